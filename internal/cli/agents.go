@@ -32,7 +32,7 @@ func (g *tokenFlags) addFlags(cmd *cobra.Command) {
 }
 
 func (a *App) agentVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "agent", Short: "Agents that are known by name, each with a token of its own",
+	cmd := &cobra.Command{Use: "agent", Short: "Manage agents that have a name and a token",
 		Long: "Who calls without a token is the agent \"local\". docs/agents.md has more."}
 	cmd.AddCommand(a.agentAddVerb(), a.agentListVerb(), a.agentRotateVerb(), a.agentRemoveVerb())
 	return cmd
@@ -43,7 +43,7 @@ const operatorWords = "\n\nAn operator verb: it wants a terminal, or BAILEY_OPER
 func (a *App) agentAddVerb() *cobra.Command {
 	var g tokenFlags
 	cmd := &cobra.Command{
-		Use: "add NAME", Short: "Make an agent known, and print its token", Args: OneArg("an agent"),
+		Use: "add NAME", Short: "Add an agent, and print its token", Args: OneArg("an agent"),
 		Long: "Make an agent known by name, with a token that is shown this once. Receipts and rules have the name." +
 			operatorWords,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,7 +58,7 @@ func (a *App) agentAddVerb() *cobra.Command {
 func (a *App) agentRotateVerb() *cobra.Command {
 	var g tokenFlags
 	cmd := &cobra.Command{
-		Use: "rotate NAME", Short: "Give an agent a new token, and end those that it has", Args: OneArg("an agent"),
+		Use: "rotate NAME", Short: "Replace the tokens of an agent by a new one", Args: OneArg("an agent"),
 		Long: "Give an agent a new token, which reaches what the one before did unless --scope says otherwise. Those that it has end at once, or\nafter --overlap." + operatorWords,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			g.agent = args[0]
@@ -72,7 +72,7 @@ func (a *App) agentRotateVerb() *cobra.Command {
 
 func (a *App) agentListVerb() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "The agents that are known", Args: cobra.NoArgs,
+		Use: "list", Short: "List the agents", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return Show(cmd.Context(), a, apitype.ListAgents, localapi.None{}, func(l apitype.AgentList) {
 				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
@@ -91,7 +91,7 @@ func (a *App) agentListVerb() *cobra.Command {
 func (a *App) agentRemoveVerb() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "remove NAME", Short: "Take an agent away, with its tokens", Args: OneArg("an agent"),
+		Use: "remove NAME", Short: "Remove an agent and its tokens", Args: OneArg("an agent"),
 		Long: "Take an agent away. Its tokens end at once, also for connections that are open." + operatorWords,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out, err := Operate(cmd.Context(), a, "agent remove", apitype.RemoveAgent, apitype.AgentName{Agent: args[0]}, yes,
@@ -112,7 +112,7 @@ func (a *App) agentRemoveVerb() *cobra.Command {
 }
 
 func (a *App) tokenVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "token", Short: "Bearer tokens, by which agents are known",
+	cmd := &cobra.Command{Use: "token", Short: "Manage the bearer tokens of agents",
 		Long: "A token lets whoever shows it act as an agent, for what its scope has and as long as it counts. docs/agents.md has more."}
 	cmd.AddCommand(a.tokenAddVerb(), a.tokenListVerb(), a.tokenRevokeVerb())
 	return cmd
@@ -121,7 +121,7 @@ func (a *App) tokenVerb() *cobra.Command {
 func (a *App) tokenAddVerb() *cobra.Command {
 	var g tokenFlags
 	cmd := &cobra.Command{
-		Use: "add", Short: "Make a token, and print it", Args: cobra.NoArgs,
+		Use: "add", Short: "Create a token, and print it", Args: cobra.NoArgs,
 		Long: "Make a token for an agent, and print it this once: the gateway keeps its hash alone." + operatorWords,
 		Example: `  bailey token add --scope 'git.*' --expires 7d
   bailey token add --agent reviewer`,
@@ -136,7 +136,7 @@ func (a *App) tokenAddVerb() *cobra.Command {
 
 func (a *App) tokenListVerb() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "The tokens, and which count", Args: cobra.NoArgs,
+		Use: "list", Short: "List the tokens, and which are valid", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return Show(cmd.Context(), a, apitype.ListTokens, localapi.None{}, func(l apitype.TokenList) {
 				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
@@ -167,7 +167,7 @@ func tokenState(t apitype.Token, now time.Time) string {
 func (a *App) tokenRevokeVerb() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "revoke ID", Short: "End a token at once", Args: OneArg("a token"),
+		Use: "revoke ID", Short: "Revoke a token", Args: OneArg("a token"),
 		Long: "End a token at once, also for connections that are open: their next call is denied." + operatorWords,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := Operate(cmd.Context(), a, "token revoke", apitype.RevokeToken, apitype.ID{ID: args[0]}, yes,

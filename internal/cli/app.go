@@ -137,13 +137,41 @@ func (a *App) Root() *cobra.Command {
 		a.shimVerb(),
 		a.benchVerb(), a.initVerb(), a.packVerb(), a.profileVerb(), a.redactVerb(), a.hooksVerb(), a.sourceVerb(), a.statusVerb(), a.metricsVerb(), a.manVerb())
 	a.Local.Add(a, root)
+	groupCommands(root)
 	Groups(root)
 	root.PersistentPreRunE = ForInside
 	return root
 }
 
-// SaysWhy is "no" in programs that tests build (go build -ldflags "-X bailey/internal/cli.SaysWhy=no"). On a busy machine a command
-// may have to wait for the gateway, and a line with the reason would become part of the output that the tests compare.
+// commandGroups is the order of the commands in the help: twelve for every day, then the others by subject.
+var commandGroups = []struct{ title, commands string }{
+	{"Everyday commands:", "init doctor status run capabilities wrap approvals approve deny receipts kill resume"},
+	{"Rules and packs:", "policy pack profile hooks shim source"},
+	{"Agents and their interfaces:", "agent token session serve judge tools"},
+	{"People:", "grants notify tui"},
+	{"Records and secrets:", "audit budget metrics redact"},
+	{"This machine:", "gateway jail bench man completion help"},
+}
+
+func groupCommands(root *cobra.Command) {
+	for _, g := range commandGroups {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, name := range strings.Fields(g.commands) {
+			for _, c := range root.Commands() {
+				if c.Name() == name {
+					c.GroupID = g.title
+				}
+			}
+		}
+	}
+	last := commandGroups[len(commandGroups)-1].title
+	root.SetHelpCommandGroupID(last)
+	root.SetCompletionCommandGroupID(last)
+}
+
+// SaysWhy is "no" in programs that tests build (go build -ldflags "-X bailey/internal/cli.SaysWhy=no"). On a busy
+// machine a command may have to wait for the gateway, and a line with the reason would become part of the output that
+// the tests compare.
 var SaysWhy = "yes"
 
 // Client connects to the gateway of the home and starts one if none is running.

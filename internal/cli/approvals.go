@@ -24,7 +24,7 @@ import (
 func (a *App) approvalsVerb() *cobra.Command {
 	list := a.approvalsList()
 	cmd := &cobra.Command{
-		Use: "approvals", Args: cobra.NoArgs, RunE: list.RunE, Short: "What waits for a person",
+		Use: "approvals", Args: cobra.NoArgs, RunE: list.RunE, Short: "List and show questions that wait for a person",
 		Long: "List and show the questions that rules ask. A question is answered by bailey approve and bailey deny.",
 	}
 	cmd.AddCommand(list, a.approvalsShow(), a.approvalsServe())
@@ -33,7 +33,7 @@ func (a *App) approvalsVerb() *cobra.Command {
 
 func (a *App) approvalsList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "The questions that are open, oldest first", Args: cobra.NoArgs,
+		Use: "list", Short: "List the open questions, oldest first", Args: cobra.NoArgs,
 		Long: "List what waits for a person, and what was granted and waits for its call to come back. Questions about the same call\nof several sessions stand together.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return Show(cmd.Context(), a, apitype.ListQuestions, apitype.QuestionRequest{},
@@ -59,7 +59,7 @@ func (a *App) approvalsList() *cobra.Command {
 func (a *App) approvalsShow() *cobra.Command {
 	var plain bool
 	cmd := &cobra.Command{
-		Use: "show ID", Short: "All that a question asks",
+		Use: "show ID", Short: "Show everything about a question",
 		Long: `Show a question whole: the text that an answer binds, and what it takes to grant it, or how it ended. docs/approvals.md
 says how to read the text.
 
@@ -123,7 +123,7 @@ type answerFlags struct {
 func (a *App) approveVerb() *cobra.Command {
 	var how answerFlags
 	cmd := &cobra.Command{
-		Use: "approve ID…", Short: "Grant what a question asks",
+		Use: "approve ID…", Short: "Approve a question",
 		Long: `Show a question whole, ask, and grant it. The call that waits for it goes on, if the policy of then still lets it; one whose
 caller went away runs when the same call comes again, once. bailey deny takes it back until then.
 
@@ -246,7 +246,7 @@ func signAnswer(ctx context.Context, key, text string) (string, error) {
 func (a *App) denyVerb() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use: "deny ID…", Short: "Refuse what a question asks",
+		Use: "deny ID…", Short: "Deny a question",
 		Long: `Refuse a question: its call ends, and the same call is answered so for ten minutes. What was granted and has not run yet is
 taken back. Everybody may. The reason is told to the agent, and stands in the ledger.`,
 		Args: someArgs("a question: bailey approvals list"),
@@ -279,7 +279,7 @@ taken back. Everybody may. The reason is told to the agent, and stands in the le
 func (a *App) grantsVerb() *cobra.Command {
 	list := a.grantsList()
 	cmd := &cobra.Command{
-		Use: "grants", Args: cobra.NoArgs, RunE: list.RunE, Short: "What was granted for a while",
+		Use: "grants", Args: cobra.NoArgs, RunE: list.RunE, Short: "Manage grants that last for some time",
 		Long: "List and revoke grants that stand. One is given by bailey approve ID --for.",
 	}
 	cmd.AddCommand(list, a.grantsRevoke())
@@ -288,7 +288,7 @@ func (a *App) grantsVerb() *cobra.Command {
 
 func (a *App) grantsList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "The grants that stand, oldest first", Args: cobra.NoArgs,
+		Use: "list", Short: "List the grants, oldest first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return Show(cmd.Context(), a, apitype.ListGrants, localapi.None{}, func(l apitype.GrantList) {
 				if len(l.Grants) == 0 {
@@ -316,7 +316,7 @@ func askingRules(rules []bailey.Rule) string {
 func (a *App) grantsRevoke() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "revoke ID…", Short: "End a grant that stands",
+		Use: "revoke ID…", Short: "Revoke a grant",
 		Long: "End a grant: the next call that its rules ask about is asked about, and so is one that it let through and that did not run yet.\n\nAn operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.",
 		Args: someArgs("a grant: bailey grants list"),
 		RunE: func(cmd *cobra.Command, args []string) error {

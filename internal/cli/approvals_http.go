@@ -280,7 +280,7 @@ type answersConfig struct {
 func (a *App) approvalsServe() *cobra.Command {
 	var d answersConfig
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Take signed answers over HTTP",
+		Use: "serve", Short: "Accept signed answers over HTTP",
 		Long: `Show open questions and take answers over HTTP, for programs that people answer with. A grant has to be signed by an
 approver of settings.yaml: an unsigned one is refused, whatever the rules want. docs/approvals.md has the requests.
 

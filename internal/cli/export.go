@@ -92,7 +92,7 @@ func (a *App) exportVerb() *cobra.Command {
 	var w receiptFilter
 	var format, dir string
 	cmd := &cobra.Command{
-		Use: "export", Short: "Write receipts for other programs: JSON lines, JSON, CSV, OCSF", Args: cobra.NoArgs,
+		Use: "export", Short: "Export receipts as JSON lines, JSON, CSV or OCSF", Args: cobra.NoArgs,
 		Long: `Write receipts to stdout, oldest first, as the ledger is when the export begins: what ends later is open.
 The ledger's files are read, twice, and its chain checked; no index and no gateway is asked.
 Each record says where it stands in the ledger: origin, number and hash of its entries, and the size,

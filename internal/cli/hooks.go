@@ -14,7 +14,7 @@ import (
 )
 
 func (a *App) hooksVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "hooks", Short: "Programs of yours that are asked about prompts, calls and results",
+	cmd := &cobra.Command{Use: "hooks", Short: "Manage your own programs that check prompts, calls and results",
 		Long: "List, try and apply the programs that $BAILEY_HOME/hooks.json names. docs/hooks.md is for their authors."}
 	cmd.AddCommand(a.hooksList(), a.hooksReload())
 	return cmd
@@ -22,7 +22,7 @@ func (a *App) hooksVerb() *cobra.Command {
 
 func (a *App) hooksList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "The hooks, what would hold each, and whether they are asked", Args: cobra.NoArgs,
+		Use: "list", Short: "List the hooks, their jails, and whether they are in use", Args: cobra.NoArgs,
 		Long: `List the hooks of $BAILEY_HOME/hooks.json and those that were applied. Only what was applied is asked; bailey hooks
 reload applies the file. The status is what a run now would have: FullyEnforced, PartiallyEnforced, PlatformUnsupported,
 Disabled ("sandbox": false), or why it would not start.`,
@@ -67,7 +67,7 @@ func (a *App) hookRows(l apitype.HookList) {
 func (a *App) hooksReload() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "reload", Short: "Put hooks.json to use, after showing what it changes", Args: cobra.NoArgs,
+		Use: "reload", Short: "Show what hooks.json changes, and apply it", Args: cobra.NoArgs,
 		Long: `Put $BAILEY_HOME/hooks.json to use, from the next event on. It shows what changes and asks. A file with a fault changes
 nothing; without a file there are no hooks. What was applied stays in use whatever becomes of the file; that it differs is a
 finding of status and doctor. What sessions were warned of, they will be warned of again.

@@ -22,9 +22,9 @@ import (
 const maxEvent = 1 << 20
 
 func (a *App) judgeVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "judge", Short: "Answer the hook of an agent that asks before it acts"}
+	cmd := &cobra.Command{Use: "judge", Short: "Answer the hook of an agent before it uses a tool"}
 	cmd.AddCommand(&cobra.Command{
-		Use: "claude-code", Short: "Answer Claude Code's PreToolUse", Args: cobra.NoArgs,
+		Use: "claude-code", Short: "Answer the PreToolUse hook of Claude Code", Args: cobra.NoArgs,
 		Long: `Read what Claude Code is about to do from stdin, decide it, and answer allow, ask or deny on stdout.
 Each decision leaves a receipt. Whatever goes wrong is a deny that says what to do; where not even that can be
 said, the exit code is 2, which Claude Code takes for a deny as well. docs/hooked.md is the guide.`,

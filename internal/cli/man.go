@@ -17,7 +17,7 @@ import (
 func (a *App) manVerb() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use: "man [VERB]...", Short: "The manual pages, one of each verb",
+		Use: "man [VERB]...", Short: "Print the manual pages",
 		Long: `Print a manual page, of the verb that is named or of bailey itself, for man(1):
 
   bailey man run | man -l -

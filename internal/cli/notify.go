@@ -17,7 +17,7 @@ import (
 
 func (a *App) notifyVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "notify", Short: "Telling people that a question is open",
+		Use: "notify", Short: "Notify people of open questions",
 		Long: "Say how people are told of a question that waits for an answer. Which ways are on stands in settings.yaml, under notify;\ndocs/notify.md says how a receiver verifies what it is sent.",
 	}
 	cmd.AddCommand(a.notifyTest(), a.notifyKey())
@@ -27,7 +27,7 @@ func (a *App) notifyVerb() *cobra.Command {
 func (a *App) notifyTest() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "test", Short: "Send a test by every way that is on, and say what came back", Args: cobra.NoArgs,
+		Use: "test", Short: "Send a test over every channel in use, and show the results", Args: cobra.NoArgs,
 		Long: `Send a test by every way that settings put on, once, and say what came back. Exit code 1 when one of them failed, or none
 is on.
 
@@ -78,7 +78,7 @@ func (a *App) notifyTested(out apitype.NotifyTested) error {
 func (a *App) notifyKey() *cobra.Command {
 	var yes, fresh bool
 	cmd := &cobra.Command{
-		Use: "key", Short: "Make the key that signs what a webhook is sent", Args: cobra.NoArgs,
+		Use: "key", Short: "Create the key that signs webhook messages", Args: cobra.NoArgs,
 		Long: `Make the key that signs what a webhook is sent, unless there is one, and say which file has it: the receiver wants what is
 in that file. With --new another takes its place at once, and the receiver has to learn it.
 

@@ -37,7 +37,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		},
 	}
 	repin.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd := &cobra.Command{Use: "pack", Short: "What capabilities are made of"}
+	cmd := &cobra.Command{Use: "pack", Short: "Install, build and inspect packs of capabilities"}
 	cmd.AddCommand(a.packList(), a.packShow(), a.packDiscover(), a.packValidate(), a.packScaffold(), a.packBundle(),
 		a.packKeygen(), a.packSign(), a.packVerify(), a.packDiff(),
 		a.packTrust(), a.packUntrust(), a.packInstall(), a.packUninstall(), a.packPublish(), repin)
@@ -90,7 +90,7 @@ func (a *App) packInstall() *cobra.Command {
 	var yes, downgrade bool
 	var dev string
 	cmd := &cobra.Command{
-		Use: "install BUNDLE | --dev DIR", Short: "Install a pack, after showing what it may do",
+		Use: "install BUNDLE | --dev DIR", Short: "Show what a pack may do, and install it",
 		Long: `Install a pack from BUNDLE, which a key has to have signed that bailey pack trust trusts. It shows what the pack may do that
 the installed version could not, and asks. The bundle is kept as it is and verified again each time it is loaded. A version
 older than any that was ever installed, or another of the same version, is refused without --downgrade.
@@ -167,7 +167,7 @@ func (a *App) installPack(ctx context.Context, r apitype.PackRequest, yes bool) 
 func (a *App) packUninstall() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "uninstall NAME", Short: "Take a pack out",
+		Use: "uninstall NAME", Short: "Uninstall a pack",
 		Long: `Take the pack NAME out and remove its bundle. Which version was the newest is remembered.
 
 An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
@@ -192,7 +192,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 
 func (a *App) packList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "The packs there are, and what is wrong with them", Args: cobra.NoArgs,
+		Use: "list", Short: "List the packs and their faults", Args: cobra.NoArgs,
 		Long: `List the packs that ship with Bailey and those that are installed, with version, who signed them and what is wrong: every
 bundle is verified for it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -222,7 +222,7 @@ func (a *App) packLines(l apitype.PackRows) {
 
 func (a *App) packShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show NAME", Short: "One pack and what it can do",
+		Use: "show NAME", Short: "Show a pack and its capabilities",
 		Example: "  bailey pack show git",
 		Args:    OneArg("a pack, as in: bailey pack show git"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -246,7 +246,7 @@ func (a *App) packShow() *cobra.Command {
 func (a *App) packDiscover() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use: "discover [WORD...]", Short: "Find packs by what they are for",
+		Use: "discover [WORD...]", Short: "Search packs by purpose",
 		Long: `Find the packs whose name, description or capabilities have all the words: those that ship with Bailey, those that are
 installed, and with --dir the bundles in a directory, as bailey pack publish fills one. Nothing is fetched.`,
 		Example: "  bailey pack discover commit\n  bailey pack discover --dir /srv/packs",

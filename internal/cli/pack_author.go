@@ -45,7 +45,7 @@ type packChecked struct {
 
 func (a *App) packValidate() *cobra.Command {
 	return &cobra.Command{
-		Use: "validate DIR|BUNDLE", Short: "Say all that is wrong with a pack",
+		Use: "validate DIR|BUNDLE", Short: "Report all faults of a pack",
 		Long: `Read a pack's directory, or a bundle, as an installation would, and say what is wrong with it: file, line, column.
 It says nothing of who signed it: bailey pack verify does. Exit code 2 where something is wrong.`,
 		Example: "  bailey pack validate ./demo\n  bailey pack validate demo-1.0.0.baileypack --json",
@@ -129,7 +129,7 @@ func readUnverified(path string) (*pack.Verified, *pack.Pack, error) {
 func (a *App) packBundle() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
-		Use: "bundle DIR", Short: "Make one file of a pack's directory",
+		Use: "bundle DIR", Short: "Bundle the directory of a pack into one file",
 		Long: `Make a bundle of all files below DIR: pack.yaml and what belongs to it. It is not signed: bailey pack sign does that.
 The same files always make the same bytes.`,
 		Example: "  bailey pack bundle ./demo --out demo-1.0.0.baileypack",
@@ -252,7 +252,7 @@ type packVerdict struct {
 func (a *App) packVerify() *cobra.Command {
 	var key string
 	cmd := &cobra.Command{
-		Use: "verify BUNDLE", Short: "Say who signed a bundle, and that it is whole",
+		Use: "verify BUNDLE", Short: "Verify the signature of a bundle",
 		Long: `Verify BUNDLE against the keys that this home trusts, or against the one in --key FILE. Exit code 0 means that the
 signature is of one of them and that every file is what was signed.`,
 		Example: "  bailey pack verify demo-1.0.0.baileypack\n  bailey pack verify demo-1.0.0.baileypack --key acme.pub",
@@ -308,7 +308,7 @@ func (a *App) keysFor(ctx context.Context, file string) ([]pack.Key, error) {
 
 func (a *App) packDiff() *cobra.Command {
 	return &cobra.Command{
-		Use: "diff OLD NEW", Short: "Say what a pack may do that another could not",
+		Use: "diff OLD NEW", Short: "Show what a pack may do that another version may not",
 		Long: `Say what the pack NEW may do that OLD could not; each is a directory or a bundle. What is only less than before is not
 shown; what cannot be judged is. A class that is milder than before is shown too, since rules on the stricter one hold
 no more. Exit code 0: it may do nothing more; 1: it may do what is shown.`,
@@ -351,7 +351,7 @@ no more. Exit code 0: it may do nothing more; 1: it may do what is shown.`,
 func (a *App) packKeygen() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use: "keygen NAME", Short: "Make the key that signs your packs",
+		Use: "keygen NAME", Short: "Create a key that signs packs",
 		Long: `Make an Ed25519 key: NAME.key, which signs and goes to nobody, and NAME.pub, which whoever trusts your packs gets
 from you. Neither file is ever overwritten.`,
 		Example: "  bailey pack keygen acme\n  bailey pack keygen acme --out ~/keys",
@@ -440,7 +440,7 @@ func readKey(name string) (pack.Key, error) {
 func (a *App) packUntrust() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "untrust NAME", Short: "Trust a key no longer",
+		Use: "untrust NAME", Short: "Stop trusting the key of a pack's author",
 		Long: `Trust the key NAME no longer. What it signed stays installed and is not loaded, from the next call on. Where
 rules in force speak of that, they have to be replaced first; bailey kill stops everything at once.
 
@@ -497,7 +497,7 @@ func (a *App) packPublish() *cobra.Command {
 	var yes bool
 	var dir, key string
 	cmd := &cobra.Command{
-		Use: "publish BUNDLE --to DIR", Short: "Put a signed bundle where others get it",
+		Use: "publish BUNDLE --to DIR", Short: "Add a signed bundle to a directory that others install from",
 		Long: `Put a bundle, signed by a trusted key or by the one in --key FILE, into DIR, which any web server can serve, and enter it
 in DIR/index.json. A version that is there stays what it is: another bundle of the same version is refused.
 
@@ -648,7 +648,7 @@ var scaffoldKinds = []string{"read-only", "change-controlled", "operator"}
 func (a *App) packScaffold() *cobra.Command {
 	var dir, kind string
 	cmd := &cobra.Command{
-		Use: "scaffold NAME", Short: "Begin a pack of your own",
+		Use: "scaffold NAME", Short: "Create the files of a new pack",
 		Long: `Write a pack that is sound, to be made into yours: pack.yaml and README.md. Nothing is overwritten. Kinds:
 
   read-only          it looks

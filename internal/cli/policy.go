@@ -24,7 +24,7 @@ import (
 func (a *App) policyVerb() *cobra.Command {
 	var inputs []string
 	explain := &cobra.Command{
-		Use: "explain CAPABILITY [-i key=value]... | RECEIPT", Short: "Say what would be decided about a call, and why",
+		Use: "explain CAPABILITY [-i key=value]... | RECEIPT", Short: "Explain the decision about a call",
 		Long: `Say what would be decided about a call, by which rules, and what would change it. Of a receipt: what was decided then,
 and what the policy of now would say about the same call.`,
 		Example: "  bailey policy explain git.log -i repo=.\n  bailey policy explain r-…",
@@ -43,7 +43,7 @@ and what the policy of now would say about the same call.`,
 		},
 	}
 	explain.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")
-	cmd := &cobra.Command{Use: "policy", Short: "What the rules say"}
+	cmd := &cobra.Command{Use: "policy", Short: "Check, apply and explain policy"}
 	cmd.AddCommand(explain, a.policyInit(), a.policyCheck(), a.policyApply(), a.policyShow(), a.policyTextVerb(),
 		a.policyReplay(), a.policySuggest(), a.policyImport())
 	return cmd
@@ -53,7 +53,7 @@ func (a *App) policyApply() *cobra.Command {
 	var yes, starter bool
 	var signature string
 	cmd := &cobra.Command{
-		Use: "apply [DIR]", Short: "Put a policy to use, after showing what it changes",
+		Use: "apply [DIR]", Short: "Show what a policy changes, and apply it",
 		Long: `Put the policy in DIR to use, from the next call on; without DIR, that in $BAILEY_HOME/policy.
 
 It is the whole policy: what stands in no file of DIR does not count. It shows what changes, in meaning and in
@@ -236,7 +236,7 @@ type policyCheckResult struct {
 
 func (a *App) policyCheck() *cobra.Command {
 	return &cobra.Command{
-		Use: "check [DIR]", Short: "Say what is wrong with a policy, and run its tests",
+		Use: "check [DIR]", Short: "Check a policy and run its tests",
 		Long: `Load the policy in DIR, or in $BAILEY_HOME/policy, as apply would, and run the tests beside its rules. Nothing takes
 effect, and no gateway is needed.`,
 		Example: "  bailey policy check\n  bailey policy check ./rules",
@@ -284,7 +284,7 @@ func (a *App) checkPolicy(args []string) (c policyCheckResult, err error) {
 
 func (a *App) policyInit() *cobra.Command {
 	return &cobra.Command{
-		Use: "init [DIR]", Short: "Write the policy in use into files, to begin with",
+		Use: "init [DIR]", Short: "Write the policy in use to files that you can edit",
 		Long: `Write the policy in use into DIR, or into $BAILEY_HOME/policy, which must not hold one: the rules, their tests, and
 budgets as comments. Nothing changes until "bailey policy apply".`,
 		Example: "  bailey policy init\n  bailey policy check\n  bailey policy apply",
@@ -353,7 +353,7 @@ func writePolicy(dir string, files []apitype.KeptFile) (names []string, err erro
 
 func (a *App) policyShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show [DIGEST]", Short: "Print the policy in use, or one that was",
+		Use: "show [DIGEST]", Short: "Print the policy in use, or an earlier one",
 		Long: `Print the files of the policy in use, or of one that was applied before: DIGEST is the beginning of that of its files,
 as apply printed it, or of its rules, as receipts have it.`,
 		Args: cobra.MaximumNArgs(1),
@@ -373,7 +373,7 @@ as apply printed it, or of its rules, as receipts have it.`,
 
 func (a *App) policyTextVerb() *cobra.Command {
 	return &cobra.Command{
-		Use: "text [DIR]", Short: "Print what is signed of a policy",
+		Use: "text [DIR]", Short: "Print the text of a policy that is signed",
 		Long: `Print the line that stands for the policy in DIR, or in $BAILEY_HOME/policy: the digest of its files. Who signs it
 signs them all.`,
 		Example: "  bailey policy text | ssh-keygen -Y sign -n policy@bailey -f ~/.ssh/id_ed25519 > policy.sig\n  bailey policy apply --signature policy.sig",

@@ -37,7 +37,7 @@ type importReport struct {
 func (a *App) policyImport() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
-		Use: "import FILE... [-o DIR]", Short: "Make rules of an agent client's lists of permissions",
+		Use: "import FILE... [-o DIR]", Short: "Convert the permission lists of an agent client to rules",
 		Long: `Make rules of lists that other programs keep: the settings.json of Claude Code (permissions.allow, ask, deny), or a
 file with one Tool(pattern) a line, which allows unless "ask" or "deny" stands before it. Nothing takes effect: the
 rules are for a person to look at.
@@ -154,7 +154,7 @@ func (a *App) policyReplay() *cobra.Command {
 	var s pastCallFilter
 	var with string
 	cmd := &cobra.Command{
-		Use: "replay [DIR] [--since 7d]", Short: "Say which decisions of the past these rules would change",
+		Use: "replay [DIR] [--since 7d]", Short: "Show which past decisions these rules would change",
 		Args: cobra.MaximumNArgs(1),
 		Long: `Decide the calls of the past again by the rules in DIR, or in $BAILEY_HOME/policy, and list every decision that would be another, with
 the rule that makes it so. Nothing takes effect. The ledger's files are read and checked, and no gateway is asked.
@@ -282,7 +282,7 @@ func (a *App) policySuggest() *cobra.Command {
 	var s pastCallFilter
 	var out string
 	cmd := &cobra.Command{
-		Use: "suggest [--since 7d] [-o DIR/FILE]", Short: "Suggest the least rules that fit the calls of the past",
+		Use: "suggest [--since 7d] [-o DIR/FILE]", Short: "Suggest rules that fit past calls",
 		Args: cobra.NoArgs,
 		Long: `Write rules that would have allowed what was allowed, asked for what was asked for, and denied what was denied, from
 the receipts of the past. They are for a person to look at, and nothing takes effect: a comment at each says how many

@@ -17,7 +17,7 @@ import (
 
 func (a *App) profileVerb() *cobra.Command {
 	cmd := &cobra.Command{Use: "profile",
-		Short: "What is active here: packs, capabilities, workspaces, places, names of secrets",
+		Short: "Select profiles: active packs, workspaces, hosts and secrets",
 		Long:  "Profiles are files $BAILEY_HOME/profiles/NAME.yaml; docs/profiles.md has all that they may say."}
 	cmd.AddCommand(a.profileList(), a.profileShow(), a.profileUse())
 	return cmd
@@ -25,7 +25,7 @@ func (a *App) profileVerb() *cobra.Command {
 
 func (a *App) profileList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "The profiles, and which are in use", Args: cobra.NoArgs,
+		Use: "list", Short: "List the profiles, and which are in use", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return Show(cmd.Context(), a, apitype.ListProfiles, localapi.None{}, func(l apitype.ProfileList) {
 				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
@@ -71,7 +71,7 @@ func profileSays(p apitype.ProfileState) string {
 
 func (a *App) profileShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show NAME", Short: "What a profile says", Args: OneArg("a profile"),
+		Use: "show NAME", Short: "Show a profile", Args: OneArg("a profile"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.Client()
 			if err != nil {
@@ -102,7 +102,7 @@ func (a *App) profileShow() *cobra.Command {
 func (a *App) profileUse() *cobra.Command {
 	var yes, none bool
 	cmd := &cobra.Command{
-		Use: "use NAME... | --none", Short: "Put profiles to use, after showing what they change",
+		Use: "use NAME... | --none", Short: "Show what profiles change, and use them",
 		Long: `Put profiles to use, from the next call on, in place of those in use now.
 
 Several add up, in their order: lists are joined, and of a single value or a binding the later profile's holds. What

@@ -20,7 +20,7 @@ import (
 )
 
 func (a *App) receiptsVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "receipts", Short: "What was asked, decided and done"}
+	cmd := &cobra.Command{Use: "receipts", Short: "List, show, report and export receipts"}
 	var w receiptFilter
 	var limit int
 	var dir string
@@ -55,7 +55,7 @@ func (a *App) receiptsVerb() *cobra.Command {
 func (a *App) showVerb() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use: "show RECEIPT", Short: "Show one receipt, whole, and what is kept of its arguments and output",
+		Use: "show RECEIPT", Short: "Show a receipt with its stored arguments and output",
 		Args: OneArg("a receipt"),
 		Long: "Show one receipt, whole, and what is kept of its arguments and output. That there is none is said after the ledger\nwas read through. With --ledger the receipt alone is shown.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -98,7 +98,7 @@ func (a *App) printReceipts(l apitype.ReceiptList) {
 func (a *App) forgetVerb() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "forget RECEIPT", Short: "Remove what is kept of a call beside the ledger",
+		Use: "forget RECEIPT", Short: "Delete the stored arguments and output of a call",
 		Long: `Remove the long arguments and the output that are kept of a call, and the salts of their commitments. The
 receipt stays, with their lengths; that they were forgotten, and by whom, is an entry of the ledger, which
 verifies as before. Nobody can tell any more what they were, and nobody can bring them back.

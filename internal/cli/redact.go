@@ -32,7 +32,7 @@ type redactFlags struct {
 func (a *App) redactVerb() *cobra.Command {
 	var r redactFlags
 	cmd := &cobra.Command{
-		Use: "redact", Short: "Hide secrets in a text, and give them back in the answer",
+		Use: "redact", Short: "Replace secrets in a text by tokens, and restore them in the answer",
 		Long: `Read a text on stdin and print it with tokens in place of secrets and addresses:
 [REDACTED_PASSWORD_1], the same secret the same token. All else comes out byte for byte, as it comes in, but for
 a literal [REDACTED_, which gets a second underscore, so that nobody takes it for a token.

@@ -71,7 +71,7 @@ type reportedLedger struct {
 func (a *App) reportVerb() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use: "report SESSION", Short: "Tell a session on one page: who, what, decided by which rule, what failed",
+		Use: "report SESSION", Short: "Summarise a session on one page: agents, calls, decisions, failures",
 		Args: OneArg("a session"),
 		Long: "Tell a session on one page, from its receipts alone: who asked, what was asked, which rule decided, in which cage\nit ran, what failed or was denied and why, and how to verify it.",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -25,7 +25,7 @@ func (a *App) runVerb() *cobra.Command {
 	var raw bool
 	cmd := &cobra.Command{
 		Use:   "run CAPABILITY [-i key=value]...",
-		Short: "Make one call through the gate",
+		Short: "Run one call through the gate",
 		Long: `Make one call through the gate: decided by policy, run in a fresh cage, receipted.
 
 Exit codes: 0 ok, 1 denied, 2 bad input or approval needed, 3 the tool failed, 77 not in the profiles in use,
@@ -138,7 +138,7 @@ func OneArg(what string) cobra.PositionalArgs {
 }
 
 func (a *App) capabilitiesVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "capabilities", Short: "What can be asked for"}
+	cmd := &cobra.Command{Use: "capabilities", Short: "List, show and search capabilities"}
 	var all bool
 	list := &cobra.Command{
 		Use: "list", Short: "List the capabilities whose programs are on this machine", Args: cobra.NoArgs,
@@ -224,7 +224,7 @@ func describeEgress(c apitype.Capability) string {
 func (a *App) searchVerb() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
-		Use: "search WORD...", Short: "Find capabilities by what they are for, best first",
+		Use: "search WORD...", Short: "Search capabilities by purpose, best match first",
 		Long:    "Find capabilities by words of their id, description and inputs: whole, begun or misspelt. The best comes\nfirst. That nothing fits is an answer and no error.",
 		Example: "  bailey capabilities search commits\n  bailey capabilities search what changed --limit 3 --json",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -266,10 +266,10 @@ func (a *App) printSearch(l apitype.SearchList) error {
 }
 
 func (a *App) toolsVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "tools", Short: "What agents are told of, for those that speak no MCP"}
+	cmd := &cobra.Command{Use: "tools", Short: "Export tools for agents that do not use MCP"}
 	var format string
 	export := &cobra.Command{
-		Use: "export", Short: "Write the tools down as a model's interface takes them", Args: cobra.NoArgs,
+		Use: "export", Short: "Print the tools in the format of a model's API", Args: cobra.NoArgs,
 		Long: `Write down the tools that an agent would be told of now, as JSON that a model's interface takes for its tools.
 
 Formats: claude, openai and gemini have a definition for each capability, two-tool has one that searches and one that calls.

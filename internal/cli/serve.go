@@ -28,7 +28,7 @@ type serveFlags struct {
 func (a *App) serveVerb() *cobra.Command {
 	var s serveFlags
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Serve MCP over stdin and stdout, or HTTP, for agents",
+		Use: "serve", Short: "Serve MCP to agents over standard input and output, or HTTP",
 		Long: `Serve MCP (Model Context Protocol) over stdin and stdout, one JSON-RPC message a line.
 
 Relative paths start in the directory it is started in, which is the session's workspace while the home names none.
@@ -123,7 +123,7 @@ func (a *App) sayServed(url, to string) error {
 
 func (a *App) sessionVerb() *cobra.Command {
 	return &cobra.Command{
-		Use: "session", Short: "Begin a session that calls of several commands belong to",
+		Use: "session", Short: "Begin a session for calls of several commands",
 		Long: `Begin a session and print what makes the calls of a shell belong to it:
 
   eval "$(bailey session)"

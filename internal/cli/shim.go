@@ -36,7 +36,7 @@ type shimList struct {
 }
 
 func (a *App) shimVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "shim", Short: "Make a tool's own name a call through the gate"}
+	cmd := &cobra.Command{Use: "shim", Short: "Install shims that turn a tool's own name into a call"}
 	cmd.AddCommand(a.shimChange("install", "Put a tool's name into the home's shims", apitype.InstallShims,
 		InstallShim),
 		a.shimChange("uninstall", "Take a tool's name out of the home's shims", apitype.UninstallShims,
@@ -92,7 +92,7 @@ func (a *App) shimChange(verb, short string, e localapi.Endpoint[apitype.ShimToo
 
 func (a *App) shimListVerb() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the home's shims and how each stands", Args: cobra.NoArgs,
+		Use: "list", Short: "List the shims and their state", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			home, err := localapi.FindHome()
 			if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // sourceVerb is the group of commands for read-only hosts.
 func (a *App) sourceVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "source", Short: "Hosts that agents may inspect and never change"}
+	cmd := &cobra.Command{Use: "source", Short: "Check commands for hosts that agents may only read"}
 	cmd.AddCommand(a.sourceCheckVerb())
 	return cmd
 }

@@ -32,7 +32,7 @@ func stoppedStatus(home localapi.Home, hint string) apitype.Status {
 
 func (a *App) statusVerb() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "What is running, what it stands on, and what is not confined", Args: cobra.NoArgs,
+		Use: "status", Short: "Show the gateway, its ledger, and which agents are confined", Args: cobra.NoArgs,
 		Long: `Show the gateway with its live calls and sessions, the ledger, the cage that calls get, and what holds the
 agents: confined, hooked, or able to walk around the gate. That is found out by trying. It is a look: it starts no
 gateway, and leaves nothing behind but what a hook's answers are recorded as.`,
@@ -132,7 +132,7 @@ func (a *App) Warn(*cobra.Command, []string) {
 
 func (a *App) budgetVerb() *cobra.Command {
 	return &cobra.Command{
-		Use: "budget", Short: "What agents have used up of their budgets", Args: cobra.NoArgs,
+		Use: "budget", Short: "Show how much of their budgets agents have used", Args: cobra.NoArgs,
 		Long: `Show each budget of the policy, and what was used of it since when. Budgets stand in budgets.yaml of the policy's
 directory and take effect by "bailey policy apply".`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -181,7 +181,7 @@ func ofBound[T comparable](used, bound T) string {
 
 func (a *App) killVerb() *cobra.Command {
 	return &cobra.Command{
-		Use: "kill [REASON]", Short: "Stop everything now",
+		Use: "kill [REASON]", Short: "Stop all calls now",
 		Long: `End every call under way at once, and refuse every later one, until an operator says "bailey resume". It holds over
 a restart of the gateway. REASON is told to agents, and stands in the receipts.`,
 		Example: `  bailey kill "the agent deletes what it should not"`,
@@ -203,7 +203,7 @@ a restart of the gateway. REASON is told to agents, and stands in the receipts.`
 func (a *App) resumeVerb() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "resume", Short: "Carry calls again after a kill", Args: cobra.NoArgs,
+		Use: "resume", Short: "Allow calls again after kill", Args: cobra.NoArgs,
 		Long: "Carry calls again. What was ended stays ended.\n\nAn operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			op, err := a.Operator("resume", yes)

@@ -24,7 +24,7 @@ func (a *App) tuiVerb() *cobra.Command {
 	var key string
 	var plain, yes bool
 	cmd := &cobra.Command{
-		Use: "tui", Short: "Questions, calls, receipts and grants on one screen", Args: cobra.NoArgs,
+		Use: "tui", Short: "Show questions, calls, receipts and grants on one screen", Args: cobra.NoArgs,
 		Long: `Show what waits for a person, what runs, what was done, which grants stand, and the switch that stops everything, in a
 terminal, by keys alone: ? lists them. A new question rings the bell.
 

@@ -22,7 +22,7 @@ import (
 )
 
 func (a *commands) auditVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "audit", Short: "Verify the ledger, and have it signed and witnessed"}
+	cmd := &cobra.Command{Use: "audit", Short: "Verify the ledger, sign it, and have it witnessed"}
 	cmd.AddCommand(a.auditVerifyVerb(), a.auditCheckpointVerb(), a.auditKeyVerb(), a.auditProveVerb(),
 		a.auditWitnessVerb())
 	return cmd
@@ -263,7 +263,7 @@ func (a *commands) auditCheckpointVerb() *cobra.Command {
 	var urls, keys []string
 	var since int64
 	cmd := &cobra.Command{
-		Use: "checkpoint", Short: "Sign what the ledger holds now, and print it",
+		Use: "checkpoint", Short: "Sign a checkpoint of the ledger and print it",
 		Long: `Sign what the ledger holds now and print that: a note of some two hundred bytes (c2sp.org/tlog-checkpoint). Keep it
 where the gateway's machine cannot reach. Held against it, the ledger shows later whether it was cut, put back or written
 anew: bailey audit verify --against FILE. It becomes the home's newest, and the log never signs less.
@@ -331,7 +331,7 @@ func (a *commands) signCheckpoint(ctx context.Context, urls []string, witnesses 
 func (a *commands) auditKeyVerb() *cobra.Command {
 	var rotate, yes bool
 	cmd := &cobra.Command{
-		Use: "key", Short: "Show the key with which the log signs, for auditors",
+		Use: "key", Short: "Show the public key of the log, for auditors",
 		Long: `Show the public key with which the log signs its checkpoints. It is made at first use and announced in the ledger. Hand it
 to auditors by another way than the ledger.
 
@@ -363,7 +363,7 @@ is followed by one of the broker's, and that one by none. An operator verb: it w
 
 func (a *commands) auditProveVerb() *cobra.Command {
 	return &cobra.Command{
-		Use: "prove RECEIPT", Short: "Print a receipt that verifies without the ledger",
+		Use: "prove RECEIPT", Short: "Print a receipt that can be verified without the ledger",
 		Long: `Print a portable receipt: the receipt's entries, each with the proof that it stands in the ledger, and the checkpoint that
 signs that. Whoever has the log's key verifies it with nothing else: bailey audit verify --receipt FILE --key KEY.
 

@@ -35,3 +35,20 @@ func TestCompletedVerbsExist(t *testing.T) {
 		t.Errorf("%d verbs were found", len(verbs))
 	}
 }
+
+// TestEveryCommandHasAGroup checks that the help shows each command under a heading, and twelve first.
+func TestEveryCommandHasAGroup(t *testing.T) {
+	root := (&cli.App{Local: Work{}}).Root()
+	first := 0
+	for _, c := range root.Commands() {
+		if c.GroupID == "" {
+			t.Errorf("%s is in no group of internal/cli/app.go", c.Name())
+		}
+		if c.GroupID == root.Groups()[0].ID {
+			first++
+		}
+	}
+	if first != 12 {
+		t.Errorf("%d commands come first, want 12", first)
+	}
+}

@@ -38,7 +38,7 @@ type doctorReport struct {
 
 func (a *commands) doctorVerb() *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Test what calls need by using it, and say what cures what is missing",
+		Use: "doctor", Short: "Test everything that calls need, and say how to fix what is missing",
 		Args: cobra.NoArgs,
 		Long: `Test everything a call needs by using it: the home, the gateway, the ledger's disk, each layer of the cage, the
 tools, and the client's side. It starts no gateway; what it writes to try the disk, it takes away again. Exit code 1 when something that calls need is missing; a warning is no reason to fail.`,

@@ -58,7 +58,7 @@ func (a *commands) gatewayVerb() *cobra.Command {
 
 func (a *commands) gatewayStopVerb() *cobra.Command {
 	return &cobra.Command{
-		Use: "stop", Short: "End the running gateway and wait until it is gone", Args: cobra.NoArgs,
+		Use: "stop", Short: "Stop the running gateway and wait until it has ended", Args: cobra.NoArgs,
 		Long: `End the gateway of $BAILEY_HOME, of whatever version it is, and wait until it is gone. Open calls are
 killed and get their outcomes. The next call starts a new gateway: after an update, the new version.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -30,7 +30,7 @@ import (
 func (a *commands) hooksRun() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "run EVENT", Short: "Ask the hooks that were applied about a frame on stdin, and print what goes on",
+		Use: "run EVENT", Short: "Run the applied hooks on the frame on standard input, and print the result",
 		Long: `Read the frame of an event on stdin, ask the chain of the hooks that were applied, and print the frame that goes on. Exit code
 2 where it is blocked, with the reason on stderr; else 0. With --json what each hook came to stands beside the frame.
 
@@ -94,7 +94,7 @@ type hookExecFlags struct {
 func (a *commands) hooksExec() *cobra.Command {
 	var x hookExecFlags
 	cmd := &cobra.Command{
-		Use: "exec [flags] -- COMMAND [ARG]...", Short: "Run another agent's hook in a hook's cage, on its own streams",
+		Use: "exec [flags] -- COMMAND [ARG]...", Short: "Run the hook of another agent in the jail of a hook",
 		Long: `Run a hook that speaks another agent's JSON, as Claude Code's do, in the cage of a hook: stdin, stdout and stderr are passed
 through, and so is the exit code. It sees its own folder, the system's programs and libraries, and what --read and --write name; it
 gets the variables that --env names, and reaches the hosts that --network names.
@@ -266,7 +266,7 @@ type hookTestFlags struct {
 func (a *commands) hooksTest() *cobra.Command {
 	var t hookTestFlags
 	cmd := &cobra.Command{
-		Use: "test [EVENT|NUMBER]...", Short: "Run the hooks of a file, and show what each is asked, says and comes to",
+		Use: "test [EVENT|NUMBER]...", Short: "Run the hooks of a file, and show the request, the answer and the result of each",
 		Long: `Run each hook of hooks.json, or those of some events or numbers, with a frame of its event, in the cage that it will have.
 The file need not be applied, and nothing of it is. It shows the frame, what the hook wrote on stdout and stderr, its exit
 code, time and status, and what the host makes of that. Exit code 1 when one of them failed.

@@ -25,7 +25,7 @@ import (
 )
 
 func (a *commands) jailVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "jail", Short: "The cage itself: run a program in one, read its plan"}
+	cmd := &cobra.Command{Use: "jail", Short: "Run a program in a jail, or show the plan of one"}
 	cmd.AddCommand(a.jailRunVerb(), a.jailExplainVerb())
 	return cmd
 }
@@ -43,7 +43,7 @@ func (a *commands) jailRunVerb() *cobra.Command {
 	var c jailFlags
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARG]...",
-		Short: "Run a program in a cage of your own",
+		Short: "Run a program in a jail",
 		Long: `Run a program in the cage that calls get, without a capability. It sees its own files and libraries,
 what --ro and --rw name, and nothing else; not the current directory either, unless that is named: then it
 starts there. It may execute itself and what --exec names. The interpreter of a script finds its own library only where
@@ -403,7 +403,7 @@ func (a *commands) jailExplainVerb() *cobra.Command {
 	var warm bool
 	cmd := &cobra.Command{
 		Use:   "explain CAPABILITY [-i key=value]... [--warm]",
-		Short: "Print the plan of the cage that would hold a call",
+		Short: "Print the plan of the jail of a call",
 		Long: `Print the plan of the cage that would hold a call: one step a line, numbered in the order in which they are
 done, by the layer that rests on them. The digest is the one that the same call's receipt names. It is a look:
 nothing is decided or run, and no receipt is left.

@@ -33,7 +33,7 @@ type onboardFlags struct {
 func (a *commands) packOnboardVerb() *cobra.Command {
 	var o onboardFlags
 	cmd := &cobra.Command{
-		Use: "onboard TOOL", Short: "Draft a pack from a tool's own help",
+		Use: "onboard TOOL", Short: "Draft a pack from the help texts of a tool",
 		Long: `Draft a pack from what a tool says of itself.
 
 It runs TOOL --help, and the same for the subcommands it lists, each time in a cage of its own: no network, an empty

@@ -28,7 +28,7 @@ func (a *commands) wrapVerb() *cobra.Command {
 	var w wrapFlags
 	cmd := &cobra.Command{
 		Use:   "wrap [flags] -- AGENT [ARG]...",
-		Short: "Run an agent inside the wall",
+		Short: "Run an agent in the agent jail",
 		Long: `Run an agent (claude, codex, opencode, or any command) in a cage: the project it is started in is writable, the
 host's programs are there to be run, and nothing else of yours is: no home of yours, no keys, no agent's or daemon's
 socket. It reaches its model, what settings.yaml lists under network for wrap, and what --egress names; every other
