@@ -65,7 +65,7 @@ func blocked() (n int) {
 	all = all[:runtime.Stack(all, true)]
 	for _, one := range strings.Split(string(all), "\n\n") {
 		head, _, _ := strings.Cut(one, "\n")
-		if strings.Contains(head, "[select") && strings.Contains(one, "approve.(*Queue).wait(") {
+		if strings.Contains(head, "[select") && strings.Contains(one, "approve.(*Queue).waitUntilOver(") {
 			n++
 		}
 	}

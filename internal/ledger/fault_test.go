@@ -316,7 +316,7 @@ func TestGroup(t *testing.T) {
 // blocked returns the number of goroutines that wait to hand an entry to the writer.
 func blocked() int {
 	buf := make([]byte, 1<<20)
-	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "(*Log).submit(")
+	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "(*Log).submitRequest(")
 }
 
 // holding blocks its first sync at the gate.

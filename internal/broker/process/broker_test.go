@@ -260,7 +260,7 @@ func TestLinks(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "go")
 	exe := filepath.Join(t.TempDir(), "bailey-broker")
-	if out, err := exec.Command("go", "build", "-o", exe, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", exe, "../../../cmd/bailey-broker").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	info, err := buildinfo.ReadFile(exe)
