@@ -173,11 +173,7 @@ func (s *Server) denyQuestion(ctx context.Context, r apitype.QuestionDenial,
 // approverOfAnswer determines the approver of an answer from the current settings. If the settings name approvers, one of them
 // must have signed the answer. Otherwise the answer counts as the operator's own.
 func (s *Server) approverOfAnswer(text []byte, g approve.Given) (approve.Approver, error) {
-	var trusted []settings.Approver
-	if s.desk != nil {
-		trusted = s.desk.settings.Applied().Approvers
-	}
-	return verifyAnswer(text, g, trusted)
+	return verifyAnswer(text, g, s.desk.settings.Applied().Approvers)
 }
 
 func verifyAnswer(text []byte, g approve.Given, trusted []settings.Approver) (a approve.Approver, err error) {
@@ -286,10 +282,7 @@ func (d mcpBackend) Question(_ context.Context, from bailey.Call, id bailey.Appr
 		return mcp.Question{}, bailey.NotFound.Errorf("call again: it says what became of it",
 			"no question %q of this session is open", id)
 	}
-	var trusted []settings.Approver
-	if d.s.desk != nil {
-		trusted = d.s.desk.settings.Applied().Approvers
-	}
+	trusted := d.s.desk.settings.Applied().Approvers
 	return mcp.Question{Question: open[i].Question, Local: d.canAskUser(from) &&
 		canGrantUnsigned(open[i].Question, trusted)}, nil
 }
@@ -298,8 +291,7 @@ func (d mcpBackend) Question(_ context.Context, from bailey.Call, id bailey.Appr
 // if the agent cannot give it: the settings must name the client. An agent in the agent jail, with a token or over HTTP
 // can be any program, so these never ask.
 func (d mcpBackend) canAskUser(from bailey.Call) bool {
-	if !d.stdio || from.Door != "mcp" || from.Principal.Token != "" || d.s.desk == nil ||
-		d.s.isJailed(from.Session.ID) {
+	if !d.stdio || from.Door != "mcp" || from.Principal.Token != "" || d.s.isJailed(from.Session.ID) {
 		return false
 	}
 	name, _, _ := strings.Cut(from.Client, "/")

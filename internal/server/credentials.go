@@ -32,9 +32,6 @@ func (l brokerLender) Lend(ctx context.Context, loan bailey.Loan) (bailey.Lease,
 
 // brokerClient returns a client for the configured broker. Without a broker, the client lends nothing.
 func (s *Server) brokerClient() broker.Client {
-	if s.desk == nil {
-		return broker.Client{}
-	}
 	return clientOf(s.desk.settings.Applied().Broker)
 }
 
@@ -74,9 +71,6 @@ type keyring struct {
 
 func (s *Server) newKeyring(home localapi.Home) keyring {
 	return keyring{ledger.KeyFiles{Dir: home.Keys()}, func() *settings.Broker {
-		if s.desk == nil { // the ledger is opened before the settings
-			return nil
-		}
 		return s.desk.settings.Applied().Broker
 	}}
 }

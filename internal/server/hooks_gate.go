@@ -304,9 +304,7 @@ func NewChain(c hooks.Config, w EgressPlanner, masks []string, workspaces func()
 
 // writableDirs returns the directories that agents may write, with their calls or by themselves inside the agent jail.
 func (s *Server) writableDirs() (dirs []string) {
-	if s.desk != nil {
-		dirs = append(dirs, s.desk.settings.Applied().Workspaces...)
-	}
+	dirs = append(dirs, s.desk.settings.Applied().Workspaces...)
 	if s.sessions != nil {
 		dirs = append(dirs, s.sessions.Projects()...)
 	}

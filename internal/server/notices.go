@@ -21,9 +21,6 @@ const notifyKeyName = "notify.key"
 
 // notifySettings returns the notification channels that the current settings enable.
 func (s *Server) notifySettings() notify.Settings {
-	if s.desk == nil {
-		return notify.Settings{}
-	}
 	n := s.desk.settings.Applied().Notify
 	return notify.Settings{Desktop: n.Desktop, Webhook: n.URL}
 }

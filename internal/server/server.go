@@ -109,13 +109,8 @@ func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Red
 	if s.workspaces, err = s.NewGate(home, s.recordStage); err != nil {
 		return s, err
 	}
-	if s.desk, err = openSettingsHandler(home, s.workspaces, s.redaction, s.scribe.lore, s.scribe.recordEvent,
-		log); err != nil {
-		return s, err
-	}
 	s.packed = openPackBook(home, s.scribe.lore.Packs, s.scribe.recordEvent, s.useCatalog, log)
 	s.holdBudgets()
-	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.kill, Note: s.scribe.recordEvent, Log: log})
 	s.hook = s.judgeConfig()
 	s.gateway, err = gateway.Listen(gateway.Config{
 		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.recordEvent,
@@ -156,6 +151,17 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	if s.scribe, err = openScribe(s.ledger, past, s.Log); err != nil {
 		return nil, err
 	}
+	homes := workspace.Homes()
+	masks := workspace.Masks(string(home), homes)
+	workspaces := workspace.NewWorkspaces(masks, homes)
+	if s.redaction == nil {
+		s.redaction = gateway.NewRedaction()
+	}
+	s.redaction.Tell = s.meter.Redacted
+	if s.desk, err = openSettingsHandler(home, workspaces, s.redaction, s.scribe.lore, s.scribe.recordEvent,
+		s.Log); err != nil {
+		return nil, err
+	}
 	if s.notary, err = openNotary(home, s.ledger, signed, s.newKeyring(home)); err != nil {
 		return nil, err
 	}
@@ -179,8 +185,6 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 			return nil, err
 		}
 	}
-	homes := workspace.Homes()
-	masks := workspace.Masks(string(home), homes)
 	if s.cages, err = OpenJail(masks, func(err error) { s.Log.Warn("the jail", "err", err) }); err != nil {
 		return nil, err
 	}
@@ -191,14 +195,6 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	if err := s.openHooks(home, masks); err != nil {
 		return nil, err
 	}
-	s.pins = gateway.NewPins(wrap.NewWorks(s.cages, home.Caches(), s.isJailed), s.scribe.lore.Pins,
-		s.scribe.recordEvent)
-	// without a cage files cannot be protected
-	s.open = s.pins.Beside(wrap.NewWorks(none, home.Caches(), func(bailey.SessionID) bool { return false }))
-	if s.redaction == nil {
-		s.redaction = gateway.NewRedaction()
-	}
-	s.redaction.Tell = s.meter.Redacted
 	s.kept = gateway.NewKept(s.redaction)
 	s.sessions = gateway.NewSessions(s.scribe.lore.Sessions, s.scribe.recordEvent)
 	salt, err := openSalt(home)
@@ -209,18 +205,35 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	s.Queue = approve.New(approve.Config{Note: s.scribe.recordEvent, Prove: s.approverOfAnswer, Tell: s.sender.Tell,
 		Key: salt, Past: s.scribe.lore.Asked, Log: s.Log})
 	s.kill.Withdraw = func(reason string) { s.Queue.Withdraw(reason, func(bailey.Question) bool { return true }) }
-	workspaces := workspace.NewWorkspaces(masks, homes)
 	s.shelf = newShelf(s.Catalog,
 		gateway.OpenProfiles(home, workspaces, s.scribe.lore.Profiles, s.scribe.recordEvent, s.Log), s.cages.Installed)
-	s.Gate, err = gate.New(gate.Config{
-		Ledger: s.watchedLedger(), Catalog: s.shelf, Places: workspaces, Policy: s.guardPolicy(s.Rules), Hooks: s.hooks,
-		Approver: sessionApprover{s.Queue, s.sessions}, Budgets: s.budgets, Lender: brokerLender{s.brokerClient},
+	return workspaces, s.connectGate(home, none, gate.Config{
+		Catalog: s.shelf, Places: workspaces, Hooks: s.hooks, Budgets: s.budgets, Lender: brokerLender{s.brokerClient},
 		Egress: EgressPlanner{Settings: s.networkSettings}, Redactor: s.redaction,
-		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins, pack.Open: s.open, pack.Agent: gate.Own{}},
-		Host:    host, Log: s.Log, Observe: observe,
+		Host: host, Log: s.Log, Observe: observe,
 	})
+}
+
+// connectGate puts everything that stands around gate.Do in its place. Each chain is written from the outside in, and
+// its order is a security property: TestCallPath holds it.
+func (s *Server) connectGate(home localapi.Home, none bailey.Runner, c gate.Config) (err error) {
+	// The live view must not show a call whose intent is not recorded, so it asks the others first.
+	c.Ledger = s.live.Ledger(s.tracer.Ledger(s.meter.Ledger(s.ledger, s.sideEffectClass)))
+	c.Policy = s.guardPolicy(s.Rules)
+	c.Approver = sessionApprover{s.Queue, s.sessions}
+	// Programs are compared with their recorded digests after the runner has planned, so that what was compared runs.
+	s.pins = gateway.NewPins(wrap.NewWorks(s.cages, home.Caches(), s.isJailed), s.scribe.lore.Pins,
+		s.scribe.recordEvent)
+	// without a cage files cannot be protected
+	s.open = s.pins.Beside(wrap.NewWorks(none, home.Caches(), func(bailey.SessionID) bool { return false }))
+	c.Runners = map[pack.Isolation]bailey.Runner{pack.Jail: s.pins, pack.Open: s.open, pack.Agent: gate.Own{}}
+	if s.Gate, err = gate.New(c); err != nil {
+		return err
+	}
+	// A call that is over its rate must not reach the kill switch, which keeps each running call in memory.
 	s.kill.Gate = s.Gate
-	return workspaces, err
+	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.kill, Note: s.scribe.recordEvent, Log: s.Log})
+	return nil
 }
 
 // OpenJail returns the source of cages, for the gateway and for commands such as `jail run` in their own process.
@@ -230,9 +243,6 @@ func OpenJail(masks []string, warn func(error)) (*jail.Jail, error) {
 
 // policySigners returns the trusted keys of the settings.
 func (s *Server) policySigners() []string {
-	if s.desk == nil {
-		return nil
-	}
 	return s.desk.settings.Applied().Signers
 }
 
@@ -449,7 +459,7 @@ func agentDescription(m *pack.Capability) string {
 
 // hasMissingService reports whether a call needs a broker or a daemon that is not available.
 func (s *Server) hasMissingService(m *pack.Capability) bool {
-	if len(m.Wants()) > 0 && (s.desk == nil || s.desk.settings.Applied().Broker == nil) {
+	if len(m.Wants()) > 0 && s.desk.settings.Applied().Broker == nil {
 		return true
 	}
 	api := m.API()

@@ -147,11 +147,6 @@ func (s *Server) showMetrics(context.Context, localapi.None, gateway.Caller) (ap
 	return apitype.MetricsReply{OK: err == nil, Text: out.String()}, err
 }
 
-// watchedLedger wraps the ledger for the gate: entries also update the live calls, the metrics and the traces.
-func (s *Server) watchedLedger() gate.Ledger {
-	return s.live.Ledger(s.tracer.Ledger(s.meter.Ledger(s.ledger, s.sideEffectClass)))
-}
-
 // sideEffectClass returns the side effect class of a capability.
 func (s *Server) sideEffectClass(id bailey.CapabilityID) string {
 	m, err := s.shelf.Catalog().Lookup(id)
