@@ -103,7 +103,7 @@ pointers, as a gateway that has been up for long.`,
 }
 
 // measureJail measures each way that works on this machine.
-func (b *jailBench) measureJail(ctx context.Context, tell func(done, all int64)) (out JailRows, err error) {
+func (b *jailBench) measureJail(ctx context.Context, tell func(done, all int64)) (out jailRows, err error) {
 	if err := b.checkTurns(); err != nil {
 		return out, err
 	}

@@ -20,7 +20,8 @@ type jailRow struct {
 	AtMost   *float64 `json:"at_most,omitempty"`   // limit of the last ratio that is set
 }
 
-type JailRows struct {
+// jailRows is the result of bench jail. Command is the program that was run, and Absent lists the ways without a row.
+type jailRows struct {
 	Command []string    `json:"command,omitempty"`
 	Rows    []jailRow   `json:"rows"`
 	Absent  []absentRow `json:"absent,omitempty"`
@@ -81,7 +82,7 @@ func ratioOf(a, b float64) *float64 {
 	return new(a / b)
 }
 
-func (a *commands) printJail(rows JailRows) error {
+func (a *commands) printJail(rows jailRows) error {
 	if a.JSON {
 		return a.Print(rows)
 	}

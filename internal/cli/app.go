@@ -201,6 +201,7 @@ func Show[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoint[
 	return nil
 }
 
+// Print writes v to Stdout as one line of JSON, with characters that could control a terminal escaped.
 func (a *App) Print(v any) error { return writeJSON(a.Stdout, v) }
 
 // writeJSON writes v as one line of JSON. Characters that could control a terminal are escaped.
@@ -223,6 +224,7 @@ func (a *App) PrintError(err error) {
 	a.Say(string(bailey.KindOf(err)), err.Error(), bailey.HintOf(err))
 }
 
+// Say writes an event, its reason and, if it is not empty, a hint to Stderr.
 func (a *App) Say(what, why, hint string) { terminal.Say(a.Stderr, what, why, hint) }
 
 // codeOf maps an error that is not the result of a call to an exit code.

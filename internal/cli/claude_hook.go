@@ -264,6 +264,7 @@ func (l *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// StatSelf returns the file information of the running program.
 func StatSelf() (fs.FileInfo, error) {
 	self, err := OwnFile()
 	if err != nil {

@@ -290,6 +290,8 @@ bailey capabilities search --json`,
 	return cmd
 }
 
+// NewJailQuery returns the request that records the run of argv in cage. The places of the job are split into writable
+// and read-only paths.
 func NewJailQuery(argv []string, job bailey.Job, cage bailey.Cage) apitype.JailQuery {
 	q := apitype.JailQuery{JailRunning: apitype.JailRunning{Argv: argv, Dir: job.Dir, Exec: job.Exec, TTY: job.TTY,
 		Cage: cage}, Env: job.Env, Plan: cage.Plan}

@@ -141,6 +141,7 @@ func (a *App) shimActivate() *cobra.Command {
 	}
 }
 
+// ShimDir returns the directory in the home that holds the shims. It does not create the directory.
 func ShimDir(home localapi.Home) string { return filepath.Join(string(home), "shims") }
 
 func activationLine(dir, shell string) (string, error) {
@@ -194,6 +195,8 @@ func shimInterpreter(path string) (program string, ours bool, err error) {
 	return program, begun && ended && !strings.ContainsAny(program, " \n") && filepath.Base(program) == shimProgram, nil
 }
 
+// InstallShim writes the shim of a tool to the home, or replaces it. It returns an error if this system or the path of
+// bailey-shim does not permit shims.
 func InstallShim(home localapi.Home, tool string) error {
 	line, err := shimLine()
 	if err != nil {

@@ -80,6 +80,8 @@ func NewLimit(c LimitConfig) *Limit {
 	return &Limit{Gate: c.Gate, c: c, buckets: map[limitKey]*bucket{}}
 }
 
+// Do passes the call to the gate. If its principal exceeds the rate, Do returns a result with status Refused and an
+// error of the kind Denied, and the call has no receipt.
 func (l *Limit) Do(ctx context.Context, call bailey.Call) bailey.Result {
 	if l.takeToken(limitKey{call.Principal.Agent, call.Principal.Person, call.Door}) {
 		return l.Gate.Do(ctx, call)

@@ -28,6 +28,7 @@ type Redaction struct {
 	tables  map[bailey.SessionID]*redact.Table // guarded by mu
 }
 
+// NewRedaction returns a Redaction without token maps that uses the built-in rules.
 func NewRedaction() *Redaction {
 	return &Redaction{tables: map[bailey.SessionID]*redact.Table{}}
 }

@@ -67,6 +67,7 @@ func (s *Settings) readUnrecorded() {
 	}
 }
 
+// Applied returns the settings that were applied last.
 func (s *Settings) Applied() settings.Applied {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,29 +25,44 @@ import (
 //	keys/           the private keys that sign for the ledger
 type Home string
 
-func (h Home) Socket() string    { return filepath.Join(string(h), "gateway.sock") }
-func (h Home) Lock() string      { return filepath.Join(string(h), "gateway.lock") }
+// Socket returns the path of the socket on which the gateway listens.
+func (h Home) Socket() string { return filepath.Join(string(h), "gateway.sock") }
+
+// Lock returns the path of the file that the running gateway locks.
+func (h Home) Lock() string { return filepath.Join(string(h), "gateway.lock") }
+
+// StartLock returns the path of the file that a client locks while it starts a gateway.
 func (h Home) StartLock() string { return filepath.Join(string(h), "start.lock") }
-func (h Home) LogFile() string   { return filepath.Join(string(h), "gateway.log") }
-func (h Home) Ledger() string    { return filepath.Join(string(h), "ledger") }
+
+// LogFile returns the path of the gateway's log for operators.
+func (h Home) LogFile() string { return filepath.Join(string(h), "gateway.log") }
+
+// Ledger returns the directory that holds the segments of the ledger.
+func (h Home) Ledger() string { return filepath.Join(string(h), "ledger") }
 
 // Caches returns the directory for the homes of build tools.
 func (h Home) Caches() string { return filepath.Join(string(h), "caches") }
-func (h Home) Index() string  { return filepath.Join(string(h), "index.db") }
 
+// Index returns the path of the index of the receipts.
+func (h Home) Index() string { return filepath.Join(string(h), "index.db") }
+
+// Keys returns the directory that holds the private keys that sign for the ledger.
 func (h Home) Keys() string { return filepath.Join(string(h), "keys") }
 
 // CheckpointName is the file of the newest checkpoint in the home. It is outside the ledger directory: an attacker that
 // restores an older ledger must restore this file too.
 const CheckpointName = "checkpoint"
 
+// Checkpoint returns the path of the file named [CheckpointName].
 func (h Home) Checkpoint() string { return h.Path(CheckpointName) }
 
 // CosignedName is the file of the last checkpoint before the newest that witnesses cosigned.
 const CosignedName = "checkpoint.cosigned"
 
+// Cosigned returns the path of the file named [CosignedName].
 func (h Home) Cosigned() string { return h.Path(CosignedName) }
 
+// Path returns the path of a name in the home. It does not check the name.
 func (h Home) Path(name string) string { return filepath.Join(string(h), name) }
 
 // FindHome returns $BAILEY_HOME, or ~/.bailey if it is not set. It creates nothing.

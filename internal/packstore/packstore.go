@@ -68,12 +68,16 @@ type State struct {
 	Highest   map[string]Installed  `json:"highest,omitempty"` // the newest signed version that was ever installed
 }
 
+// Trust adds a key, or replaces the one with the same name.
 func (l *State) Trust(k TrustedKey) { putEntry(&l.Keys, k.Name, k) }
 
+// Untrust removes the key with the name of k, if there is one.
 func (l *State) Untrust(k TrustedKey) { delete(l.Keys, k.Name) }
 
+// Uninstall removes the pack with the name of p, if it is installed. Highest does not change.
 func (l *State) Uninstall(p Installed) { delete(l.Installed, p.Name) }
 
+// Install adds a pack, or replaces the one with the same name. A newer signed version also becomes the highest one.
 func (l *State) Install(p Installed) {
 	putEntry(&l.Installed, p.Name, p)
 	if top, ok := l.Highest[p.Name]; !p.Dev && (!ok || pack.CompareVersions(p.Version, top.Version) > 0) {
@@ -88,6 +92,7 @@ func putEntry[T any](m *map[string]T, name string, v T) {
 	(*m)[name] = v
 }
 
+// Clone returns a copy whose maps can be changed independently.
 func (l State) Clone() State {
 	return State{maps.Clone(l.Keys), maps.Clone(l.Installed), maps.Clone(l.Highest)}
 }
@@ -101,14 +106,17 @@ type Finding struct {
 	Cure string `json:"cure"`
 }
 
+// Dir returns the directory in the home that holds the bundle of the named pack.
 func Dir(home localapi.Home, name string) string {
 	return filepath.Join(string(home), DirName, name)
 }
 
+// File returns the path in the home of the bundle of p.
 func File(home localapi.Home, p Installed) string {
 	return filepath.Join(Dir(home, p.Name), p.Digest+".baileypack")
 }
 
+// KeyFile returns the path in the home of the trusted key with that name.
 func KeyFile(home localapi.Home, name string) string {
 	return filepath.Join(string(home), KeysDirName, name+".pub")
 }
@@ -133,6 +141,8 @@ func LoadInstalled(home localapi.Home, l State) (loaded []*pack.Pack, found []Fi
 	return loaded, append(found, strayPacks(home, l)...)
 }
 
+// Load reads and verifies the bundle of an installed pack. It returns an error of the kind Denied if the file is not
+// the bundle that was installed.
 func Load(home localapi.Home, in Installed, keys []pack.Key) (*pack.Pack, error) {
 	data, err := ReadBundle(File(home, in))
 	if err != nil {
@@ -149,6 +159,8 @@ func Load(home localapi.Home, in Installed, keys []pack.Key) (*pack.Pack, error)
 	return v.Pack(in.Name + "/" + pack.ManifestName)
 }
 
+// ReadBundle reads a bundle file without verifying it. The error is of the kind NotFound if there is no file, else
+// Invalid.
 func ReadBundle(file string) ([]byte, error) {
 	data, err := safefile.ReadPlain(file, pack.MaxBundle)
 	if err == nil && data == nil {
@@ -289,6 +301,7 @@ type Row struct {
 	words string // its searchable text, in lower case
 }
 
+// NewRow returns the row of a pack. Only the digest and the key of in are used.
 func NewRow(p *pack.Pack, source string, in Installed) Row {
 	words := []string{p.Name, p.Description}
 	for _, c := range p.Capabilities {
@@ -299,6 +312,8 @@ func NewRow(p *pack.Pack, source string, in Installed) Row {
 		Capabilities: len(p.Capabilities), words: strings.ToLower(strings.Join(words, "\n"))}
 }
 
+// Says reports whether the name, description or capabilities of the pack contain each of the words, ignoring case. The
+// row must be made by [NewRow].
 func (p Row) Says(words []string) bool {
 	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(p.words, strings.ToLower(w)) })
 }

@@ -28,6 +28,7 @@ type UsedProfile struct {
 	Profile
 }
 
+// Digests returns the digests of the profiles in order, or nil if none is in use.
 func (u InUse) Digests() (list []string) {
 	for _, one := range u.Profiles {
 		list = append(list, one.Digest)
@@ -89,6 +90,7 @@ func (s Stack) Admit(id bailey.CapabilityID, pack string) error {
 		"%s is not active in the profile %s", id, s.Name())
 }
 
+// Workspaces returns the workspaces of all profiles in order, each once, or nil if there are none.
 func (s Stack) Workspaces() (dirs []string) {
 	for _, p := range s.Profiles {
 		for _, dir := range p.Workspaces {

@@ -19,6 +19,8 @@ func CutAt(s string, most int) string {
 	return s[:most] + "…"
 }
 
+// Indent returns raw indented by two spaces, or unchanged if it is not valid JSON. The result is not escaped for a
+// terminal.
 func Indent(raw json.RawMessage) string {
 	b, err := json.MarshalIndent(raw, "", "  ")
 	if err != nil {
@@ -27,6 +29,7 @@ func Indent(raw json.RawMessage) string {
 	return string(b)
 }
 
+// IndentValue returns v as indented JSON that is safe for a terminal, or the text of the error if v has no JSON form.
 func IndentValue(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -54,6 +57,7 @@ func Diff(old, now string) string {
 	return out.String()
 }
 
+// SplitLines returns the lines of s without their line ends, or nil if s is empty.
 func SplitLines(s string) []string {
 	if s == "" {
 		return nil
@@ -102,6 +106,7 @@ func isBlank(r rune) bool {
 	return r != ' ' && unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) || r == '\u2800'
 }
 
+// Indented returns the lines of s, each escaped for a terminal and after two spaces.
 func Indented(s string) string {
 	var b strings.Builder
 	for _, l := range SplitLines(s) {

@@ -194,6 +194,7 @@ func (b Bounds) outsideError(in pack.PathInput, path string) error {
 	return bailey.Denied.Errorf(b.hint, "input /%s: %q is outside the %s", in.Name, filepath.Clean(path), b.name)
 }
 
+// Hold reports whether real, which must be a canonical path, is one of the directories or below it.
 func (b Bounds) Hold(real string) bool {
 	return slices.ContainsFunc(b.Dirs, func(dir string) bool { return Within(dir, real) })
 }

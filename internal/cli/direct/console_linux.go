@@ -120,6 +120,7 @@ func rawMode(t syscall.Termios) syscall.Termios {
 	return t
 }
 
+// Ioctl calls ioctl(2) on f and returns its errno as the error. It does not change the blocking mode of f.
 func Ioctl(f *os.File, request uintptr, arg unsafe.Pointer) error {
 	_, err := controlFD(f, func(fd uintptr) (uintptr, uintptr, syscall.Errno) {
 		return syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(arg))

@@ -117,10 +117,12 @@ type IssuedToken struct {
 	Bearer string `json:"bearer"` // a secret: it authenticates the agent
 }
 
+// TokenList is the answer with the tokens of all agents, without bearer strings.
 type TokenList struct {
 	Tokens []Token `json:"tokens"`
 }
 
+// AgentList is the answer with all agents, sorted by name.
 type AgentList struct {
 	Agents []Agent `json:"agents"`
 }

@@ -57,10 +57,12 @@ type QuestionRequest struct {
 	ID bailey.ApprovalID `json:"id,omitempty"` // "": all that are open
 }
 
+// QuestionList is the answer to a [QuestionRequest].
 type QuestionList struct {
 	Approvals []OpenQuestion `json:"approvals"`
 }
 
+// WaitText returns the state of a question that is not over, as a list shows it.
 func (q OpenQuestion) WaitText() string {
 	switch {
 	case q.Lapsed != "":
@@ -73,6 +75,7 @@ func (q OpenQuestion) WaitText() string {
 	return "parked"
 }
 
+// Until returns the deadline of the call if the question is granted, else the time at which the question expires.
 func (q OpenQuestion) Until() time.Time {
 	if q.State == StateGranted {
 		return q.RunBy
@@ -226,6 +229,7 @@ type StandingGrant struct {
 	Text       string              `json:"text"`
 }
 
+// GrantList is the answer with the standing grants.
 type GrantList struct {
 	Grants []StandingGrant `json:"grants"`
 }

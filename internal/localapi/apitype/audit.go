@@ -22,6 +22,7 @@ func KeptNote(file string) ([]byte, error) {
 	return signed, nil
 }
 
+// Unread wraps err, the reason why the named file cannot be read, in an error of the kind Invalid.
 func Unread(name string, err error) error {
 	return bailey.Invalid.Wrap(err, "the file "+terminal.Shown(name)+" cannot be read",
 		"name a file that bailey audit wrote, or - for stdin")

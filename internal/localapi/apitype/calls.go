@@ -67,6 +67,7 @@ func ReplyCode(r localapi.Reply) int {
 	return ExitDenied
 }
 
+// RuleNames returns the id and source of each rule, separated by commas, or "no rule" if there are none.
 func RuleNames(rules []bailey.Rule) string {
 	if len(rules) == 0 {
 		return "no rule"
@@ -120,6 +121,8 @@ type KillRequest struct {
 // MaxKillReason limits a reason, in bytes. It becomes part of every refusal and its receipt.
 const MaxKillReason = 400
 
+// KilledText returns one line for a kill switch that is on: since when, by which person, the reason, and the command
+// that ends it.
 func KilledText(k Killed) string {
 	words := "everything is stopped since " + k.At.Format(time.RFC3339)
 	if k.Person != "" {
@@ -183,6 +186,7 @@ func Strictly(data []byte, into any) error {
 	return nil
 }
 
+// DigestOf returns the SHA-256 of text, in hex.
 func DigestOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])

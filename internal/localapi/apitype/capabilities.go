@@ -26,6 +26,7 @@ type Capability struct {
 	OutputSchema  json.RawMessage     `json:"outputSchema,omitempty"`
 }
 
+// CapabilityList is the answer with the capabilities that can be called.
 type CapabilityList struct {
 	Capabilities []Capability `json:"capabilities"`
 }
@@ -39,6 +40,7 @@ type SearchRow struct {
 	Score       float64             `json:"score"`
 }
 
+// SearchList is the answer to a [SearchRequest].
 type SearchList struct {
 	Capabilities []SearchRow `json:"capabilities"`
 }

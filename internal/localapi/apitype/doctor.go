@@ -39,6 +39,7 @@ type BrokerStatus struct {
 	Cure  string `json:"cure,omitempty"`
 }
 
+// Summary returns the state of the broker on one line. The caller must escape it for a terminal.
 func (b *BrokerStatus) Summary() string {
 	text := fmt.Sprintf("uid %d at %s, ", b.UID, b.Socket)
 	if !b.Running {

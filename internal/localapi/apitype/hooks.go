@@ -27,6 +27,7 @@ type HookRow struct {
 	Warned *hooks.Warning `json:"warned,omitempty"`
 }
 
+// HookList is the answer with the hooks in the file and those in use. Drift is empty if the file is the applied one.
 type HookList struct {
 	File    string       `json:"file"`
 	Applied AppliedHooks `json:"applied"`
@@ -121,8 +122,10 @@ type AppliedHooks struct {
 	Person   string            `json:"person,omitempty"`
 }
 
+// ID returns the digest and the user home, which together identify the applied hooks.
 func (a AppliedHooks) ID() string { return a.Digest + " " + a.UserHome }
 
+// FileDigest returns the SHA-256 of a file, in hex, or "" if text is nil because there is no file.
 func FileDigest(text []byte) string {
 	if text == nil {
 		return ""

@@ -42,6 +42,7 @@ type CagePlan struct {
 	Warm []bailey.WarmStep `json:"warm,omitempty"` // absent if no warm helper serves the plan
 }
 
+// PlanStep is one line of the plan of a cage.
 type PlanStep struct {
 	Layer string `json:"layer,omitempty"` // empty for scaffolding
 	Text  string `json:"text"`

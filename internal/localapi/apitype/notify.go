@@ -36,6 +36,8 @@ type NotifyStatus struct {
 	Fault string         `json:"fault,omitempty"` // why the webhook cannot be called
 }
 
+// Summary returns the counts and the last problem of each channel, on one line. The caller must escape it for a
+// terminal.
 func (n *NotifyStatus) Summary() string {
 	var list []string
 	for _, w := range n.Ways {

@@ -78,6 +78,7 @@ type PackPublication struct {
 	Dir     string `json:"dir"` // where it is published
 }
 
+// Summary returns the lines that a person must see before the installation: the pack, all new rights and the warnings.
 func (p PackProposal) Summary() string {
 	var b strings.Builder
 	by := "signed by " + p.Key
@@ -115,6 +116,7 @@ type PackSearch struct {
 	Words string `json:"words,omitempty"` // the packs must contain all of them; empty: all packs
 }
 
+// PackRows is the answer to a [PackSearch]. Findings are those of all packs and keys.
 type PackRows struct {
 	Packs    []packstore.Row     `json:"packs"`
 	Findings []packstore.Finding `json:"findings"`

@@ -47,6 +47,8 @@ type Proposed struct {
 	Applied       AppliedPolicy     `json:"applied"` // the policy applied before
 }
 
+// Summary returns the lines that a person must see before the policy is applied: its size, and the difference in
+// meaning and in text.
 func (p Proposed) Summary() string {
 	var b strings.Builder
 	from := "the policy that is built in"
@@ -190,6 +192,7 @@ type PolicySigner struct {
 	Touch bool   `json:"touch"` // it was touched
 }
 
+// KeptFile is one file of a policy, as the home stores it.
 type KeptFile struct {
 	Name string `json:"name"`
 	Text string `json:"text"`

@@ -32,6 +32,7 @@ type ProfilesRequest struct {
 	Digests []string `json:"digests"` // of the profiles that were shown; only for the use
 }
 
+// ProfileList is the answer with the profiles of the home and the names of those in use.
 type ProfileList struct {
 	OK       bool           `json:"ok"`
 	InUse    []string       `json:"inUse"`
@@ -51,6 +52,7 @@ type ProfileChange struct {
 	Fewer   []string `json:"fewer,omitempty"` // capabilities that stop being callable
 }
 
+// Summary returns the difference, and the capabilities that become or stop being callable, one list a line.
 func (p ProfileChange) Summary() string {
 	var b strings.Builder
 	b.WriteString(p.Text)
@@ -99,10 +101,12 @@ func (p *ProfileStatus) printSummary(line func(name, format string, args ...any)
 	}
 }
 
+// Drift returns the text that names the changed files. Changed must not be empty.
 func (p *ProfileStatus) Drift() string {
 	return fmt.Sprintf("profiles/%s.yaml is not what is in use", strings.Join(p.Changed, ".yaml and profiles/"))
 }
 
+// Cure returns the hint with the command that applies the profiles in use again.
 func (p *ProfileStatus) Cure() string {
 	return fmt.Sprintf("bailey profile use %s shows the difference and applies it", strings.Join(p.InUse, " "))
 }

@@ -30,11 +30,13 @@ type receiptRow struct {
 	StartedAt  time.Time           `json:"startedAt"`
 }
 
+// ReceiptList is one page of receipts.
 type ReceiptList struct {
 	Receipts []receiptRow `json:"receipts"`
 	Next     uint64       `json:"next,omitempty"` // set if there are more: --before NEXT
 }
 
+// NewReceiptList returns the JSON form of a page. Next is the number of its last receipt if there are more, else 0.
 func NewReceiptList(p receipts.Page) ReceiptList {
 	out := ReceiptList{Receipts: []receiptRow{}}
 	for _, r := range p.Records {
@@ -70,6 +72,7 @@ func newReceiptRow(r receipts.Record) receiptRow {
 // Status returns the outcome for a list. It marks dry runs, so that they are not mistaken for executed calls.
 func (r receiptRow) Status() string { return string(r.Outcome) + DryRun(r.DryRun) }
 
+// DryRun returns the suffix that marks a dry run, or "" if dry is false.
 func DryRun(dry bool) string { return map[bool]string{true: " (dry run)"}[dry] }
 
 // Below names the workflow of which the call is a step.
@@ -108,6 +111,7 @@ func Possible(id bailey.ReceiptID) bool {
 	return len(id) == len("r-")+26 && strings.HasPrefix(string(id), "r-")
 }
 
+// NoReceipt returns the error, of the kind NotFound, for a receipt that does not exist.
 func NoReceipt(id bailey.ReceiptID) error {
 	return bailey.NotFound.Errorf("bailey receipts list shows them", "no receipt %q", id)
 }

@@ -48,6 +48,7 @@ type Status struct {
 	Workspace string              `json:"workspace,omitempty"` // why the client's directory cannot be a workspace
 }
 
+// GatewayStatus describes the running gateway: its process, its version, its protocol and its start time.
 type GatewayStatus struct {
 	PID      int       `json:"pid"`
 	Version  string    `json:"version"`
@@ -55,6 +56,7 @@ type GatewayStatus struct {
 	Since    time.Time `json:"since"`
 }
 
+// LedgerStatus is the state of the ledger.
 type LedgerStatus struct {
 	Dir      string `json:"dir"`
 	OK       bool   `json:"ok"`       // no error in the part that was verified for this answer
@@ -81,6 +83,7 @@ type CageStatus struct {
 	Problems []string `json:"problems,omitempty"`
 }
 
+// WithHint returns the text of err, followed by its hint if it has one. The error must not be nil.
 func WithHint(err error) string {
 	if hint := bailey.HintOf(err); hint != "" {
 		return err.Error() + "; " + hint
@@ -88,6 +91,7 @@ func WithHint(err error) string {
 	return err.Error()
 }
 
+// WriteSummary writes the status to out as a table for people, and returns the error of out.
 func (s Status) WriteSummary(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) { fmt.Fprintf(w, name+"\t"+format+"\n", args...) }
@@ -205,6 +209,7 @@ func (l *LedgerStatus) summaryText() string {
 	return text
 }
 
+// Summary returns the kind and layers of the cage and its problems, on one line.
 func (c *CageStatus) Summary() string {
 	text := c.Kind + ": " + strings.Join(c.Layers, " ")
 	switch c.Kind {

@@ -81,6 +81,8 @@ func (u WrapUnasked) Summary() string {
 		". A file that they hide is there to be read: keep it out of the project, or run the agent outside, hooked (docs/hooked.md)"
 }
 
+// Request returns the request about the start of the wrap that the policy decides. Person and session are those of
+// from.
 func (w WrapQuery) Request(from bailey.Call) bailey.Request {
 	list := func(places []string) []any {
 		all := make([]any, 0, len(places))
@@ -138,6 +140,7 @@ const (
 	maxPhrase  = 512      // runes of one text
 )
 
+// Hide replaces secrets in the lists of paths. It changes copies of the lists.
 func (w *WrapEnding) Hide(veil *strings.Replacer) {
 	for _, list := range []*[]string{&w.Moved, &w.Unseen, &w.Changed} {
 		*list = slices.Clone(*list)
@@ -147,11 +150,13 @@ func (w *WrapEnding) Hide(veil *strings.Replacer) {
 	}
 }
 
+// Hidden returns the refusal with the secrets in its texts replaced.
 func (l Refusal) Hidden(veil *strings.Replacer) Refusal {
 	l.Target, l.Reason, l.Hint = veil.Replace(l.Target), veil.Replace(l.Reason), veil.Replace(l.Hint)
 	return l
 }
 
+// Bound shortens the paths and the lists to their share of an entry, and adds the number of dropped paths to More.
 func (w *WrapEnding) Bound() {
 	for _, list := range []*[]string{&w.Moved, &w.Unseen, &w.Changed} {
 		all := *list
@@ -168,6 +173,7 @@ func (w *WrapEnding) Bound() {
 	}
 }
 
+// Clipped returns the refusal with each text cut to the maximum length.
 func (l Refusal) Clipped() Refusal {
 	l.Target, l.Reason, l.Hint = clipPhrase(l.Target), clipPhrase(l.Reason), clipPhrase(l.Hint)
 	return l
@@ -189,6 +195,8 @@ func EntryBytes(v any) int {
 	return len(b) + 1
 }
 
+// Bound clips the refusals and limits their number to [MaxRefusals] and their size to [MaxRefused] bytes. It adds the
+// number of dropped refusals to Untold.
 func (w *WrapRefusals) Bound() {
 	all, size := w.Lines, 0
 	w.Lines = nil
@@ -237,11 +245,13 @@ type RefusedTo struct {
 	Refusal
 }
 
+// Start adds a run. If there are too many, the oldest runs are dropped.
 func (k *WrapsKnown) Start(w WrapStarting) {
 	k.Runs = Last(append(k.Runs[:len(k.Runs):len(k.Runs)],
 		wrapRun{ID: w.ID, Agent: w.Agent, Project: w.Project, Session: w.Session, Started: w.At}), maxWraps)
 }
 
+// Refuse adds the refusals of a run, numbered by Count, and keeps at most [MaxWrapRefusals].
 func (k *WrapsKnown) Refuse(w WrapRefusals) {
 	k.updateRun(w.ID, func(r *wrapRun) { r.Untold += w.Untold })
 	all := k.Refused[:len(k.Refused):len(k.Refused)] // a copy, because other goroutines may hold the old list
@@ -270,6 +280,7 @@ func lastOfEach(all []RefusedTo, n int) []RefusedTo {
 	}), n)
 }
 
+// End records the end of a run. It has no effect if the run is no longer remembered.
 func (k *WrapsKnown) End(w WrapEnding) {
 	k.updateRun(w.ID, func(r *wrapRun) { r.Ended, r.ExitCode, r.Moved, r.Dir = w.At, w.ExitCode, w.Moved, w.Dir })
 }
@@ -284,6 +295,7 @@ func (k *WrapsKnown) updateRun(id string, do func(*wrapRun)) {
 	k.Runs = runs
 }
 
+// Last returns the last n elements of list, or all if there are fewer. The result shares the array of list.
 func Last[T any](list []T, n int) []T { return list[max(0, len(list)-n):] }
 
 // Agent returns the agent of a refusal, or the id of the run if that is no longer remembered.
