@@ -7,9 +7,13 @@ package bailey
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/binary"
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -353,4 +357,94 @@ type Run interface {
 type SessionRunner interface {
 	Runner
 	EndSession(ctx context.Context, id SessionID) error
+}
+
+// idEncoding is Crockford's base32 alphabet in lower case. Identifiers stay sortable, easy to pronounce and safe in
+// file names.
+var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+
+// newID returns 26 characters: 48 bits of Unix time in milliseconds, then 80 random bits.
+func newID() string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16)
+	rand.Read(b[6:]) // never fails (crypto/rand)
+	return idEncoding.EncodeToString(b[:])
+}
+
+// NewReceiptID and the functions below return new identifiers, ordered by time.
+func NewReceiptID() ReceiptID   { return ReceiptID("r-" + newID()) }
+func NewSessionID() SessionID   { return SessionID("s-" + newID()) }
+func NewApprovalID() ApprovalID { return ApprovalID("a-" + newID()) }
+func NewGrantID() GrantID       { return GrantID("g-" + newID()) }
+
+// CageOwn reports whether every cage sets this variable itself.
+func CageOwn(name string) bool {
+	return name == "PATH" || name == "HOME" || name == "USER" || name == "TMPDIR"
+}
+
+// Loads reports whether a variable can influence the code that a program runs, the configuration that it uses, or the
+// destination of its connections. See ld.so(8), bash(1), git(1), python(1), perlrun(1), ruby(1) and node(1).
+func Loads(name string) bool {
+	name = strings.ToUpper(name)
+	for _, p := range loaderPrefixes {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return slices.Contains(loaderNames, name)
+}
+
+var loaderPrefixes = []string{"LD_", "DYLD_", "GIT_", "PYTHON", "PERL", "RUBY", "NODE_", "NPM_", "BASH_", "GCONV_",
+	"GLIBC_",
+	"MALLOC_", "JAVA_", "_JAVA_", "JDK_", "MAVEN_", "GRADLE_", "GEM_", "BUNDLE_", "CARGO_", "RUST", "CGO_", "PIP_",
+	"LUA_", "PHP",
+	"DOTNET_", "CORECLR_", "COMPLUS_", "KUBE", "AWS_CONFIG", "AWS_SHARED_", "AWS_ENDPOINT", "CLOUDSDK_CONFIG",
+	"CLOUDSDK_PYTHON",
+	"AZURE_CONFIG", "DOCKER_", "HELM_", "TF_CLI_", "SSL_CERT_", "OPENSSL_", "SSH_", "BAILEY_", "XDG_", "LESS", "TERMINFO"}
+
+var loaderNames = []string{"ENV", "IFS", "SHELL", "SHELLOPTS", "BASHOPTS", "PS4", "PROMPT_COMMAND", "CDPATH",
+	"GLOBIGNORE", "EDITOR", "VISUAL",
+	"PAGER", "MANPAGER", "BROWSER", "CLASSPATH", "LOCPATH", "NLSPATH", "HOSTALIASES", "RES_OPTIONS", "LOCALDOMAIN",
+	"RESOLV_HOST_CONF",
+	"TZDIR", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "FTP_PROXY", "DISPLAY", "DBUS_SESSION_BUS_ADDRESS",
+	"CURL_CA_BUNDLE",
+	"CURL_HOME", "REQUESTS_CA_BUNDLE", "GOFLAGS", "GOENV", "GOPROXY", "GOTOOLCHAIN", "GODEBUG", "GOROOT", "GOPATH",
+	"MAKEFLAGS", "CC",
+	"CXX", "TMP", "TEMP", "TERMCAP", "NETRC", "WGETRC"}
+
+// Budget limits the resources that agents use, beyond the limits of a single call. A zero field means no limit.
+type Budget struct {
+	ID     string `json:"id"`
+	Source string `json:"source"` // file:line
+	// Since is the start of counting. Earlier calls do not count.
+	Since time.Time `json:"since,omitzero"`
+	// Capabilities and Agents select the calls that count. An empty list selects all.
+	Capabilities []CapabilityID `json:"capabilities,omitempty"`
+	Agents       []string       `json:"agents,omitempty"`
+	// Separate counters: per session, per agent together with its person, per capability.
+	Session    bool `json:"perSession,omitempty"`
+	Agent      bool `json:"perAgent,omitempty"`
+	Capability bool `json:"perCapability,omitempty"`
+	// Within is the period that starts with the first counted call. After it, counting starts again. Zero means that
+	// the period never ends.
+	Within time.Duration `json:"within,omitempty"`
+
+	Calls      int           `json:"calls,omitempty"`
+	Concurrent int           `json:"concurrent,omitempty"` // number of calls at the same time
+	Wall       time.Duration `json:"wall,omitempty"`       // run time of tools
+	CPU        time.Duration `json:"cpu,omitempty"`        // as in [MeteredRun]
+	Output     int64         `json:"output,omitempty"`     // bytes of tool output
+}
+
+// SameCount reports whether two budgets count the same calls in the same way. It ignores their limits.
+func (b Budget) SameCount(o Budget) bool {
+	return b.ID == o.ID && b.Session == o.Session && b.Agent == o.Agent && b.Capability == o.Capability &&
+		b.Within == o.Within &&
+		slices.Equal(b.Capabilities, o.Capabilities) && slices.Equal(b.Agents, o.Agents)
+}
+
+// Counts reports whether the budget applies to a call.
+func (b Budget) Counts(r Request) bool {
+	return (len(b.Agents) == 0 || slices.Contains(b.Agents, r.Principal.Agent)) &&
+		(len(b.Capabilities) == 0 || slices.Contains(b.Capabilities, r.Capability))
 }

@@ -1,9 +1,16 @@
 package audit
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"bailey"
 )
 
 // State is the sum of the entries of a ledger so far. The zero value is the state before the first entry.
@@ -81,4 +88,151 @@ func (s *State) addKeyChange(e Entry) error {
 		return fmt.Errorf("the key is one of %s, and this is %s", k.Name(), s.Name)
 	}
 	return nil
+}
+
+// Pairs records which receipts have an intent and which have an outcome. The zero value is ready to use. To stay exact
+// about receipts that were closed long ago, it needs about 40 bytes for each.
+type Pairs struct {
+	open map[bailey.ReceiptID]uint64 // number of the intent's entry
+	seen map[[16]byte]struct{}       // half of the SHA-256 of each receipt that ever had an intent
+}
+
+// Add records an intent or outcome, and returns an error if it does not fit. It ignores other kinds.
+func (p *Pairs) Add(e Entry) error {
+	switch e.Kind {
+	case KindIntent:
+		return p.Intent(e.Receipt, e.Seq)
+	case KindOutcome:
+		return p.Outcome(e.Receipt)
+	}
+	return nil
+}
+
+// Intent opens a receipt with the entry numbered seq. It fails if the receipt was ever opened before.
+func (p *Pairs) Intent(id bailey.ReceiptID, seq uint64) error {
+	if p.seen == nil {
+		p.open, p.seen = make(map[bailey.ReceiptID]uint64), make(map[[16]byte]struct{})
+	}
+	sum := sha256.Sum256([]byte(id))
+	key := [16]byte(sum[:16])
+	if _, twice := p.seen[key]; twice {
+		return fmt.Errorf("second intent of receipt %s", id)
+	}
+	p.seen[key] = struct{}{}
+	p.open[id] = seq
+	return nil
+}
+
+// Outcome closes a receipt, which must be open.
+func (p *Pairs) Outcome(id bailey.ReceiptID) error {
+	if _, ok := p.open[id]; ok {
+		delete(p.open, id)
+		return nil
+	}
+	sum := sha256.Sum256([]byte(id))
+	if _, ok := p.seen[[16]byte(sum[:16])]; ok {
+		return fmt.Errorf("second outcome of receipt %s", id)
+	}
+	return fmt.Errorf("outcome of receipt %s, which has no intent", id)
+}
+
+// Open returns the receipts that have no outcome yet, in the order of their intents.
+func (p *Pairs) Open() []bailey.ReceiptID {
+	return slices.SortedFunc(maps.Keys(p.open), func(a, b bailey.ReceiptID) int {
+		if p.open[a] < p.open[b] {
+			return -1
+		}
+		return 1
+	})
+}
+
+// Len returns the number of receipts that have no outcome yet.
+func (p *Pairs) Len() int { return len(p.open) }
+
+// Plan is the data of a "plan" note: the text for which a cage's plan digest stands, or the statement that the text is
+// withheld because it holds a secret. Exactly one of Text and Redacted is set.
+type Plan struct {
+	Digest   string `json:"digest"` // SHA-256 of Text, 64 lower-case hexadecimal digits
+	Text     string `json:"text,omitempty"`
+	Redacted bool   `json:"redacted,omitempty"`
+}
+
+// Plans records the plans that notes hold. The zero value is ready to use. To be exact about every plan, it needs about
+// 50 bytes for each.
+type Plans struct {
+	known map[Hash]bool // by digest; true if the text was present and matched
+}
+
+// Add records a plan note or an outcome, and returns an error if it does not fit. It ignores other kinds.
+func (p *Plans) Add(e Entry) error {
+	switch {
+	case e.Kind == KindPlan:
+		return p.addPlan(e.Data)
+	case e.Kind == KindOutcome && e.Plan != "":
+		digest, _ := parseHash([]byte(e.Plan)) // already checked by the scanner
+		if _, ok := p.known[digest]; !ok {
+			return fmt.Errorf("the outcome of receipt %s names the plan %s, which no entry before it holds", e.Receipt,
+				e.Plan)
+		}
+	}
+	return nil
+}
+
+// Count returns the number of plans whose text matched the digest, and the number of plans whose text is withheld.
+func (p *Plans) Count() (recomputed, withheld int) {
+	for _, whole := range p.known {
+		if whole {
+			recomputed++
+		} else {
+			withheld++
+		}
+	}
+	return recomputed, withheld
+}
+
+func (p *Plans) addPlan(data []byte) error {
+	plan, err := ParsePlan(data)
+	if err != nil {
+		return err
+	}
+	digest, _ := parseHash([]byte(plan.Digest))
+	if !plan.Redacted && sha256.Sum256([]byte(plan.Text)) != digest {
+		return fmt.Errorf("the text of the plan %s is not what that digest stands for", plan.Digest)
+	}
+	if p.known == nil {
+		p.known = map[Hash]bool{}
+	}
+	p.known[digest] = p.known[digest] || !plan.Redacted
+	return nil
+}
+
+// ParsePlan parses the data of a plan note. It must have exactly two members with exactly these names. ParsePlan does
+// not compare the text with the digest.
+func ParsePlan(data []byte) (Plan, error) {
+	malformed := errors.New("a plan note holds a digest and either its text or \"redacted\":true")
+	var member map[string]json.RawMessage // a struct would accept keys in any case
+	if json.Unmarshal(data, &member) != nil || len(member) != 2 {
+		return Plan{}, malformed
+	}
+	var plan Plan
+	if json.Unmarshal(data, &plan) != nil || member["digest"] == nil {
+		return Plan{}, malformed
+	}
+	if _, ok := parseHash([]byte(plan.Digest)); !ok {
+		return Plan{}, malformed
+	}
+	if raw, ok := member["redacted"]; ok {
+		if string(raw) != "true" {
+			return Plan{}, malformed
+		}
+		return plan, nil
+	}
+	// This decoder reads text without a UTF-8 form, for example half a surrogate pair, as U+FFFD. Such a text is
+	// ambiguous.
+	const instead = "\ufffd"
+	if raw, ok := member["text"]; !ok || plan.Text == "" ||
+		strings.Count(plan.Text, instead) != bytes.Count(raw, []byte(instead)) {
+		return Plan{}, malformed
+	}
+	return plan, nil
 }

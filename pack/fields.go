@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
@@ -166,4 +167,9 @@ func (r *reader) credentialsField(p *[]credential, at *deferredNodes) func(ast.N
 			*p = append(*p, c)
 		}
 	}
+}
+
+// lazyRegexp compiles a pattern at its first use. Otherwise every start of the program would compile all patterns.
+func lazyRegexp(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }

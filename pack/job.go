@@ -1,7 +1,10 @@
 package pack
 
 import (
+	"fmt"
 	"slices"
+
+	"github.com/goccy/go-yaml/ast"
 
 	"bailey"
 )
@@ -52,4 +55,84 @@ func (m *Capability) Job(args []string, places []bailey.Place) bailey.Job {
 		}
 	}
 	return j
+}
+
+// stdioSpec is the part of a manifest about input and output other than arguments.
+type stdioSpec struct {
+	Stdin      string      `json:"stdin,omitempty"` // text or file; "" means none
+	Validators []validator `json:"validators,omitempty"`
+	Output     *output     `json:"output,omitempty"`
+}
+
+// stdioNodes contains the YAML nodes of promised, which are read when the inputs are known.
+type stdioNodes struct{ stdin, validators, outputSchema, output ast.Node }
+
+// MaxStdin limits the standard input of a tool, text or file, in bytes.
+const MaxStdin = 10 << 20
+
+// StdinInput is the input that becomes standard input if the key stdin is set.
+const StdinInput = "stdin"
+
+var (
+	stdins = map[string]string{"none": "", "text": "text", "file": "file"}
+	cwds   = map[string]string{"workspace": "workspace", "none": "none"}
+)
+
+// Stdin returns the standard input of the tool as text, from a checked input. ok is false if there is no such text.
+func (m *Capability) Stdin(input map[string]any) (text string, ok bool) {
+	if m.spec.Stdin != "text" {
+		return "", false
+	}
+	text, ok = input[StdinInput].(string)
+	return text, ok
+}
+
+// Reads reports whether a place is the file for the standard input of the tool. Such a file is not visible in the cage.
+func (m *Capability) Reads(p bailey.Place) bool {
+	return m.spec.Stdin == "file" && p.Input == StdinInput
+}
+
+func (m *Capability) mountedPlaces(places []bailey.Place) []bailey.Place {
+	return slices.DeleteFunc(slices.Clone(places), m.Reads)
+}
+
+// Workspace reports whether the tool runs in the workspace, which it can read. A manifest can say so. It is the default
+// if a pack is not built-in and its capability names no path.
+func (m *Capability) Workspace() bool {
+	b := m.spec.Backend
+	return b.Cwd == "workspace" || b.Cwd == "" && !m.Builtin && b.Type == "subprocess" && len(m.PathInputs()) == 0
+}
+
+// checkStdin checks the input that the key stdin refers to.
+func (r *reader) checkStdin(n ast.Node, m *manifest, s *schema) {
+	if m.Stdin == "" {
+		return
+	}
+	in := s.root.Properties[StdinInput]
+	switch {
+	case in == nil || !in.hasOnlyTypes("string"): // a $ref has no type of its own
+		r.addFault(tokenOf(n), "stdin: %s wants an input stdin of type string, in its own words", m.Stdin)
+		return
+	case m.Stdin == "text" && in.Format != "":
+		r.addFault(tokenOf(n), "stdin: text wants an input stdin without a format, and it has %s", in.Format)
+	case m.Stdin == "file" && in.Format != "path":
+		r.addFault(tokenOf(n), "stdin: file wants an input stdin of format path")
+	case m.Backend.CwdFromInput == StdinInput:
+		r.addFault(tokenOf(n), "stdin and cwdFromInput cannot be the same input")
+	case m.Backend.Type != "subprocess":
+		r.addFault(tokenOf(n), "backend %s runs no program that could read stdin", m.Backend.Type)
+	}
+	in.stream, s.stdin = m.Stdin == "text", m.Stdin
+}
+
+// stdinFault returns the fault of a text for standard input, or "". The text may be empty, have lines, and begin with any
+// character, because no tool interprets standard input as an option or a file name.
+func stdinFault(v string) string {
+	if len(v) > MaxStdin {
+		return fmt.Sprintf("has %d bytes, more than %d", len(v), MaxStdin)
+	}
+	if what := describeHiddenChar(v, true); what != "" {
+		return "holds " + what
+	}
+	return ""
 }

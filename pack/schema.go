@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/goccy/go-yaml/ast"
+	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // Limits of a schema. The weight is the number of subschemas with every $ref followed, so a small file cannot cause an
@@ -181,4 +183,54 @@ func (w *weightCheck) visitRule(r *rule, depth int) (err error) {
 	})
 	delete(w.open, r)
 	return err
+}
+
+// compileValidator compiles raw with the JSON Schema library. Values must pass both the library and [rule]. The library knows
+// every keyword, but stops at the first error and repeats values of any length. The rules know fewer keywords, but
+// their messages are suitable for callers.
+func compileValidator(raw []byte) (func(any) error, error) {
+	var s jsonschema.Schema
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, err
+	}
+	resolved, err := s.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	if err != nil {
+		return nil, err
+	}
+	return func(v any) (err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("%v", p)
+			}
+		}()
+		return resolved.Validate(toGoNumbers(v))
+	}, nil
+}
+
+// toGoNumbers copies v with Go number types, because the library treats a json.Number as a string.
+func toGoNumbers(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for k, e := range v {
+			m[k] = toGoNumbers(e)
+		}
+		return m
+	case []any:
+		l := make([]any, len(v))
+		for i, e := range v {
+			l[i] = toGoNumbers(e)
+		}
+		return l
+	case json.Number:
+		if i, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+			return i
+		}
+		f, err := v.Float64()
+		if err != nil {
+			return string(v)
+		}
+		return f
+	}
+	return v
 }

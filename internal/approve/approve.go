@@ -1,3 +1,19 @@
+// Package approve keeps the questions that wait for a person, and the answers.
+//
+// A question is recorded before it is visible. It stays open for the shortest time that its rules allow, whether or not
+// its caller waits. It ends once: enough approvers grant it, a person denies it, or it expires. A grant is valid for
+// the same call, whenever that is made again ([bailey.Question.Subject]), and for one run of it: the use is recorded
+// before the call continues. Until then the grant can be revoked.
+//
+// If a person denies a call, it stays denied for a while, however often it is made. A standing grant allows calls that
+// its rules would ask about, until it expires or is revoked.
+//
+// Every change that permits something is recorded as an event before it takes effect, and [State] is the result of the
+// events: a queue made from the state of another continues from there. Events are "question", whose data is the
+// [bailey.Question], "answer", whose data is an [Event], "use" ([Use]), "grant" ([Standing]) and "grant.revoke"
+// ([Revoked]).
+//
+// An answer applies to the question's text, which package canon specifies, or to the text of a grant.
 package approve
 
 import (
@@ -342,4 +358,34 @@ func (u *Queue) recordQuestion(ctx context.Context, e *entry) error {
 	e.recorded = true
 	u.wakeRun()
 	return nil
+}
+
+// maxHeard limits the calls with hook verdicts for one question: hooks may turn several calls into the same one. Beyond
+// the limit, hooks are asked again. The inputs that they returned are in the question's text, whose length is limited.
+const maxHeard = 4
+
+// keepVerdict keeps the verdict of the hooks on a call while e is open.
+func (u *Queue) keepVerdict(e *entry, h bailey.Heard) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if h.Of == "" || len(e.heard) >= maxHeard {
+		return
+	}
+	if e.heard == nil {
+		e.heard = map[string]bailey.Heard{}
+	}
+	e.heard[h.Of] = h
+}
+
+// Parked returns the verdict of the hooks on a pending call, by [bailey.Heard.Of]. After a restart there are no
+// verdicts: a hook may have put data into an input that must not be written to a disk.
+func (u *Queue) Parked(of string) (bailey.Heard, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, e := range u.live {
+		if h, ok := e.heard[of]; ok {
+			return h, true
+		}
+	}
+	return bailey.Heard{}, false
 }

@@ -2,8 +2,13 @@ package broker
 
 import (
 	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -230,4 +235,161 @@ func roundTrip(conn *peer.Conn, kind byte, a brokerRequest, into any) error {
 func connLostError(err error) error {
 	return unavailableError(err, "look at the broker's log; a uid that it does not admit gets no word from it",
 		"the broker ended the connection")
+}
+
+// Variables that make a loader, an interpreter, a shell or a tool run or read something else, for example BASH_ENV, and
+// those that the cage sets itself. A credential must never arrive in one of them: otherwise the author of a manifest
+// could choose the code that the tool executes. Sources: ld.so(8), bash(1), git(1), perlrun(1), python(1), node(1),
+// go(1), npm-config(7), curl(1), openssl-env(7), the JVM's JAVA_TOOL_OPTIONS, and the configuration variables of
+// kubectl, docker, terraform and the cloud tools.
+var (
+	barredPrefixes = []string{
+		"BAILEY_", "BASH_FUNC_", "DYLD_", "GCONV_", "GIT_", "LC_", "LD_", "MALLOC_", "NPM_CONFIG_", "PERL",
+		"PYTHON", "TF_CLI_",
+	}
+	barredNames = []string{
+		"ALL_PROXY", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "BASHOPTS", "BASH_ENV", "BROWSER", "CC",
+		"CDPATH", "CLASSPATH", "CLOUDSDK_CONFIG", "CLOUDSDK_PYTHON", "CURL_CA_BUNDLE", "CURL_HOME", "CXX",
+		"DOCKER_CONFIG", "DOCKER_HOST", "EDITOR", "ENV", "GLIBC_TUNABLES", "GOFLAGS", "HELM_PLUGINS", "HOME",
+		"HOSTALIASES", "HTTPS_PROXY", "HTTP_PROXY", "IFS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "KUBECONFIG",
+		"LANG", "LESSCLOSE", "LESSOPEN", "LOCALDOMAIN", "LOCPATH", "LOGNAME", "MAKEFLAGS", "NLSPATH",
+		"NODE_EXTRA_CA_CERTS", "NODE_OPTIONS", "NODE_PATH", "NO_PROXY", "OPENSSL_CONF", "OPENSSL_ENGINES",
+		"OPENSSL_MODULES", "PAGER", "PATH", "PIP_CONFIG_FILE", "PROMPT_COMMAND", "PS4", "REQUESTS_CA_BUNDLE",
+		"RES_OPTIONS", "RUBYLIB", "RUBYOPT", "RUBYSHELL", "RUSTC", "RUSTC_WRAPPER", "RUSTFLAGS", "SHELL",
+		"SHELLOPTS", "SSH_ASKPASS", "SSH_AUTH_SOCK", "SSL_CERT_DIR", "SSL_CERT_FILE", "TERMINFO", "TMPDIR", "TZ",
+		"TZDIR", "USER", "VISUAL", "XDG_CONFIG_HOME", "ZDOTDIR", "_JAVA_OPTIONS",
+	}
+)
+
+// checkNames refuses variables that are misspelt, barred or wanted twice.
+func checkNames(wants []bailey.Want) error {
+	seen := make(map[string]bool, len(wants))
+	for _, w := range wants {
+		switch {
+		case !validName(w.Env):
+			return bailey.Invalid.Errorf("a name is letters, digits and underscores and does not begin with a digit",
+				"credential %q wants the variable %q, which is no variable name", w.Name, w.Env)
+		case isBarred(w.Env):
+			return bailey.Denied.Errorf("name another variable in the manifest",
+				"credential %q may not arrive in %s: that variable decides what a tool loads or runs", w.Name, w.Env)
+		case seen[w.Env]:
+			return bailey.Invalid.Errorf("give each credential a variable of its own in the manifest",
+				"two credentials want the variable %s", w.Env)
+		}
+		seen[w.Env] = true
+	}
+	return nil
+}
+
+// validName reports whether name matches [A-Za-z_][A-Za-z0-9_]*.
+func validName(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// isBarred compares in upper case, because some tools read both http_proxy and HTTP_PROXY.
+func isBarred(name string) bool {
+	name = strings.ToUpper(name)
+	if slices.Contains(barredNames, name) {
+		return true
+	}
+	return slices.ContainsFunc(barredPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+// maxInner limits the number of secrets that are searched for in a file.
+const maxInner = 64
+
+// secretKey matches a key that precedes a secret in credential files (for example kubeconfig, ~/.aws/credentials,
+// headers in JSON), and the secret.
+var secretKey = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)(?:token|secret|password|passwd|authorization|key-data)[a-z_-]*["']?[ \t]*[:=][ \t]*["']?(?:(?:bearer|basic)[ \t]+)?([^\s"',}]{8,})`)
+})
+
+// embeddedSecrets returns the secrets in a lent file. A tool can print one of them without printing the whole file, and redaction
+// would otherwise look for the whole file only.
+func embeddedSecrets(text string) (list []string) {
+	for _, m := range secretKey().FindAllStringSubmatch(text, maxInner) {
+		if m[1] != text {
+			list = append(list, m[1])
+		}
+	}
+	return list
+}
+
+// MakeKey makes the broker create a key that signs for a log, and returns its public half. The private half never
+// leaves the broker.
+func (c Client) MakeKey(ctx context.Context) (ed25519.PublicKey, error) {
+	var got madeKey
+	if err := c.requestOnce(ctx, askMake, brokerRequest{Version: version}, &got); err != nil {
+		return nil, err
+	}
+	public, ok := parsePublic(got.Key)
+	if !ok {
+		return nil, malformedError(nil)
+	}
+	return public, nil
+}
+
+// HasKey returns NotFound if the broker has no such key for this uid.
+func (c Client) HasKey(ctx context.Context, public ed25519.PublicKey) error {
+	name := hex.EncodeToString(public)
+	var got keptKeys
+	if err := c.requestOnce(ctx, askKeys, brokerRequest{Version: version, Key: name}, &got); err != nil {
+		return err
+	}
+	if len(got.Keys) == 1 && got.Keys[0] == name {
+		return nil
+	}
+	return noKey(name, nil)
+}
+
+// Keys returns the public halves of this uid's keys.
+func (c Client) Keys(ctx context.Context) (list []ed25519.PublicKey, err error) {
+	var got keptKeys
+	if err := c.requestOnce(ctx, askKeys, brokerRequest{Version: version}, &got); err != nil {
+		return nil, err
+	}
+	for _, k := range got.Keys {
+		public, ok := parsePublic(k)
+		if !ok {
+			return nil, malformedError(nil)
+		}
+		list = append(list, public)
+	}
+	return list, nil
+}
+
+// SignLog returns the key's signature over a log's text: a checkpoint, or the statement that the key is the log's
+// first. It verifies the signature first.
+func (c Client) SignLog(ctx context.Context, public ed25519.PublicKey, text []byte) ([]byte, error) {
+	var got signature
+	if err := c.requestOnce(ctx, askSign,
+		brokerRequest{Version: version, Key: hex.EncodeToString(public), Text: string(text)}, &got); err != nil {
+		return nil, err
+	}
+	sig, err := base64.StdEncoding.DecodeString(got.Signature)
+	if err != nil {
+		return nil, malformedError(nil)
+	}
+	if !ed25519.Verify(public, text, sig) {
+		return nil, bailey.Conflict.New("the broker's signature does not hold",
+			"somebody exchanged its key, or the broker: look at it")
+	}
+	return sig, nil
+}
+
+// requestOnce exchanges one message over a separate connection.
+func (c Client) requestOnce(ctx context.Context, kind byte, a brokerRequest, into any) error {
+	conn, done, err := c.dialBroker(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return roundTrip(conn, kind, a, into)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -200,4 +201,120 @@ func (r *bareRun) Close() error {
 		return nil
 	}
 	return r.program.file.Close()
+}
+
+// None runs the calls of capabilities whose manifest says isolation: none, which policy permits only through that
+// waiver. On a platform with cages it is the only runner without one, and only under its own isolation does a call
+// reach it, so that no other call falls back to it. Protections that need no cage are as in one: the program is found
+// on a constant PATH, must be writable by root alone, and is compared with its digest before it starts; it has the
+// declared and lent variables, pipes as streams, an empty HOME, a session that ends with the call, and no other
+// descriptor. Apart from that it may do all that the gateway's user may do.
+type None struct{ bare *bare }
+
+// NewNone returns a None. It starts no process and changes no file.
+func NewNone(cfg Config) (*None, error) {
+	b, err := bareFromConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	b.seatbelt = "" // isolation none means no profile on any platform
+	return &None{b}, nil
+}
+
+// Plan finds, opens and checks everything that job needs. It starts nothing. The receipt says that no layer holds.
+func (n *None) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
+	frozen := slices.ContainsFunc(job.Places, func(p bailey.Place) bool { return p.Frozen != nil })
+	if onlyCaged(job) || frozen {
+		return nil, bailey.Internal.New(string(job.Capability)+" runs without a cage and was given what only a cage can hold",
+			"report it: its manifest should not have loaded")
+	}
+	run, err := n.bare.Plan(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	r := run.(*bareRun)
+	// The programs are compared with those of earlier calls.
+	r.cage.Programs = []bailey.Program{{Path: r.cage.Binary, SHA256: r.cage.BinaryDigest}}
+	return r, nil
+}
+
+// onlyCaged reports whether job needs a feature that only a cage has.
+func onlyCaged(job bailey.Job) bool {
+	return job.Wall != nil || job.Network != nil || job.TTY || job.NeedsProc || job.Limits != (bailey.Limits{}) ||
+		len(job.Read)+len(job.Libs)+len(job.Exec)+len(job.Hide)+len(job.FileNames) > 0
+}
+
+// CPU returns the processor time of the program and of those children for which it waited.
+func (r *bareRun) CPU() time.Duration { return r.cpu }
+
+// Uncaged runs a program that a person exempted from the cage by name. The program has the listed variables, pipes as
+// streams, a session of its own that ends with it, and all rights of the gateway's user. No call of an agent may reach
+// it.
+type Uncaged struct {
+	Grace time.Duration // between SIGTERM and SIGKILL; zero is [DefaultGrace]
+}
+
+// uncaged is a planned run of Uncaged.
+type uncaged struct {
+	job     bailey.Job
+	program string
+	grace   time.Duration
+	started atomic.Bool
+}
+
+// Plan finds the program. It refuses a job that needs a cage.
+func (u Uncaged) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if onlyCaged(job) || len(job.Places) > 0 {
+		return nil, bailey.Internal.New("a program without a cage was given what only a cage can hold", "")
+	}
+	program, err := findUncaged(job.Command)
+	if err != nil {
+		return nil, err
+	}
+	return &uncaged{job: job, program: program, grace: cmp.Or(u.Grace, DefaultGrace)}, nil
+}
+
+// findUncaged looks up a bare name where a cage would, and takes an absolute path as it is.
+func findUncaged(command string) (string, error) {
+	if filepath.IsAbs(command) {
+		if info, err := os.Stat(command); err != nil || !bareRunnable(info) {
+			return "", bailey.Unavailable.Wrap(err, command+" is no program",
+				"give it a first line and mode 755, or name another")
+		}
+		return command, nil
+	}
+	for _, dir := range filepath.SplitList(searchPath) {
+		path := filepath.Join(dir, command)
+		if info, err := os.Stat(path); err == nil && command == filepath.Base(command) && bareRunnable(info) {
+			return path, nil
+		}
+	}
+	return "", bailey.Unavailable.Errorf("install it into one of "+searchPath+", or name its path",
+		"%s is not installed", command)
+}
+
+// Cage says that the run has no cage.
+func (*uncaged) Cage() bailey.Cage { return bailey.Cage{Kind: bailey.Uncaged} }
+
+func (*uncaged) Close() error { return nil }
+
+// Start runs the program and returns when its session has been ended. A process that began another session is not
+// found.
+func (r *uncaged) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
+	if r.started.Swap(true) {
+		return bareNever, bailey.Conflict.New("this run was started already", "")
+	}
+	if err := ctx.Err(); err != nil {
+		return bareNever, err
+	}
+	timeout := r.job.Timeout
+	if timeout <= 0 {
+		timeout = bailey.DefaultTimeout
+	}
+	cmd := &exec.Cmd{Path: r.program, Args: append([]string{r.job.Command}, r.job.Args...), Dir: r.job.Dir,
+		Env: append(r.job.Env[:len(r.job.Env):len(r.job.Env)], lent.Env...)}
+	return bareLive(ctx, cmd, r.program, bareTimes{timeout, r.grace}, s)
 }

@@ -3,6 +3,8 @@
 package jail
 
 import (
+	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/hex"
@@ -12,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -208,4 +211,275 @@ func parseProgram(f *os.File, path string, as use) (object, error) {
 		return object{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return o, nil
+}
+
+// An object holds the parts of a program or library that the kernel and the dynamic loader read.
+type object struct {
+	real    string   // canonical path
+	line    []string // words of a script's first line; then only real is set besides
+	class   elf.Class
+	machine elf.Machine
+	interp  string   // PT_INTERP, "" for a static program
+	needed  []string // DT_NEEDED
+	rpath   []string // DT_RPATH; empty if runpath is set
+	runpath []string // DT_RUNPATH
+}
+
+// readObject reads an ELF file without executing it, which ldd might do.
+func readObject(r io.ReaderAt) (object, error) {
+	f, err := elf.NewFile(r)
+	if err != nil {
+		return object{}, err
+	}
+	o := object{class: f.Class, machine: f.Machine}
+	dynamic := false
+	for _, p := range f.Progs {
+		switch p.Type {
+		case elf.PT_INTERP:
+			text, err := io.ReadAll(io.LimitReader(p.Open(), 4096))
+			if err != nil {
+				return object{}, err
+			}
+			o.interp, _, _ = strings.Cut(string(text), "\x00")
+		case elf.PT_DYNAMIC:
+			dynamic = true
+		}
+	}
+	if !dynamic {
+		return o, nil
+	}
+	if f.SectionByType(elf.SHT_DYNAMIC) == nil {
+		return object{}, errors.New("it has no section table to read its libraries from")
+	}
+	for tag, list := range map[elf.DynTag]*[]string{elf.DT_NEEDED: &o.needed, elf.DT_RPATH: &o.rpath,
+		elf.DT_RUNPATH: &o.runpath} {
+		if *list, err = f.DynString(tag); err != nil {
+			return object{}, err
+		}
+	}
+	o.rpath, o.runpath = splitPath(o.rpath), splitPath(o.runpath)
+	if len(o.runpath) > 0 {
+		o.rpath = nil // ld.so(8): DT_RUNPATH overrides DT_RPATH
+	}
+	return o, nil
+}
+
+func splitPath(lists []string) []string {
+	var dirs []string
+	for _, l := range lists {
+		dirs = append(dirs, strings.Split(l, ":")...)
+	}
+	return dirs
+}
+
+// expandTokens replaces the loader's tokens: $ORIGIN with the object's directory, $LIB with each directory that distributions
+// use for it. If the result is not absolute, it is left out: the loader would look for it in the working directory,
+// which belongs to the caller.
+func expandTokens(dirs []string, origin string) []string {
+	var out []string
+	for _, d := range dirs {
+		d = strings.NewReplacer("${ORIGIN}", origin, "$ORIGIN", origin, "${LIB}", "$LIB").Replace(d)
+		for _, lib := range []string{"lib/" + multiarchDir(), "lib64", "lib"} {
+			if e := strings.ReplaceAll(d, "$LIB", lib); strings.HasPrefix(e, "/") {
+				out = append(out, e)
+			}
+			if !strings.Contains(d, "$LIB") {
+				break
+			}
+		}
+	}
+	return out
+}
+
+// multiarchDir returns the directory name that Debian gives this architecture's libraries.
+func multiarchDir() string {
+	if runtime.GOARCH == "arm64" {
+		return "aarch64-linux-gnu"
+	}
+	return "x86_64-linux-gnu"
+}
+
+// loaderDirs returns the directories that the loader named interp searches by default (ld.so(8); musl's ldso reads
+// /etc/ld-musl-ARCH.path instead).
+func loaderDirs(interp string) []string {
+	base := filepath.Base(interp)
+	if strings.HasPrefix(base, muslPrefix) {
+		if text, err := os.ReadFile(muslPath(base)); err == nil {
+			return strings.FieldsFunc(string(text), func(r rune) bool { return r == ':' || r == '\n' })
+		}
+		return []string{"/lib", "/usr/local/lib", "/usr/lib"}
+	}
+	dirs := confDirs("/etc/ld.so.conf", 0)
+	return append(dirs, "/lib/"+multiarchDir(), "/usr/lib/"+multiarchDir(), "/lib64", "/usr/lib64", "/lib", "/usr/lib")
+}
+
+const muslPrefix = "ld-musl-"
+
+// muslPath returns the file with the search path of the musl loader with this base name.
+func muslPath(base string) string {
+	return "/etc/" + strings.TrimSuffix(base, filepath.Ext(base)) + ".path"
+}
+
+// loaderData returns the files that the loader itself reads, if they exist.
+func loaderData(base string) []toolFile {
+	path := "/etc/ld.so.cache"
+	if strings.HasPrefix(base, muslPrefix) {
+		path = muslPath(base)
+	}
+	id, err := statIdent(path)
+	if err != nil {
+		return nil
+	}
+	return []toolFile{{path: path, id: id}}
+}
+
+// confDirs returns the directories of ld.so.conf and of the files that it includes, at most eight deep (ldconfig(8)).
+func confDirs(path string, depth int) []string {
+	text, err := os.ReadFile(path)
+	if err != nil || depth > 8 {
+		return nil
+	}
+	var dirs []string
+	for _, l := range parseConf(text) {
+		if !l.include {
+			dirs = append(dirs, l.text)
+			continue
+		}
+		pattern := l.text
+		if !filepath.IsAbs(pattern) {
+			pattern = filepath.Join(filepath.Dir(path), pattern)
+		}
+		files, _ := filepath.Glob(pattern) // sorted; as with ldconfig, a bad pattern matches nothing
+		for _, f := range files {
+			dirs = append(dirs, confDirs(f, depth+1)...)
+		}
+	}
+	return dirs
+}
+
+type confLine struct {
+	include bool
+	text    string
+}
+
+// parseConf returns the absolute directories and the includes of one file, in order.
+func parseConf(text []byte) []confLine {
+	var lines []confLine
+	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
+		l, _, _ := strings.Cut(s.Text(), "#")
+		f := strings.Fields(l)
+		switch {
+		case len(f) >= 2 && f[0] == "include":
+			for _, pattern := range f[1:] {
+				lines = append(lines, confLine{true, pattern})
+			}
+		case len(f) == 1 && filepath.IsAbs(f[0]):
+			lines = append(lines, confLine{false, filepath.Clean(f[0])})
+		}
+	}
+	return lines
+}
+
+// maxLoaded limits the shared objects of a directory together with their dependencies: each is a mount of the cage.
+const maxLoaded = 256
+
+// addToolLibs adds the shared objects that the tool loads while it runs, for example Python's extension modules, with their
+// dependencies. Declared data is noexec, so no loader could map code from it (mmap(2), EPERM). Landlock prevents the
+// execution of these objects.
+func (r *run) addToolLibs(l *layout, job bailey.Job, t *tool) error {
+	for _, dir := range job.Libs {
+		loaded, err := r.jail.tools.librariesIn(dir, t)
+		if err != nil {
+			return err
+		}
+		if err := r.pinTool(job, loaded); err != nil {
+			return err
+		}
+		l.addTool(loaded, false)
+	}
+	return nil
+}
+
+// librariesIn returns the shared objects in dir that fit the program, from the cache while nothing has changed. If the
+// directory does not exist, it returns none.
+func (t *tools) librariesIn(dir string, by *tool) (*tool, error) {
+	key := dir + "\x00" + by.elf.interp
+	t.mu.Lock()
+	known := t.known[key]
+	t.mu.Unlock()
+	if known != nil && known.isUnchanged() {
+		return known, nil
+	}
+	fresh, err := t.gatherLibs(dir, by.elf)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.known[key] = fresh // by is known, so the map exists
+	return fresh, nil
+}
+
+func (t *tools) gatherLibs(dir string, by object) (*tool, error) {
+	made := &tool{}
+	real, links, err := resolveLinks(filepath.Clean(dir))
+	if os.IsNotExist(err) {
+		return made, nil
+	}
+	var id ident
+	var entries []os.DirEntry
+	if err == nil {
+		id, err = statIdent(real)
+	}
+	if err == nil {
+		entries, err = os.ReadDir(real)
+	}
+	if err != nil {
+		return nil, bailey.Unavailable.Wrap(err, "the libraries in "+dir+" cannot be shown to the tool",
+			"name the very directory that holds them in the manifest")
+	}
+	made.dirs, made.links = []toolFile{{path: real, id: id}}, links
+	all := t.newWalk(by.interp)
+	for _, e := range entries {
+		path := filepath.Join(real, e.Name())
+		if !strings.HasSuffix(path, ".so") && !strings.Contains(path, ".so.") || !isLoadable(path, by) {
+			continue
+		}
+		if err := t.gatherOne(all, path, by); err != nil {
+			return nil, err
+		}
+		if len(all.files) > maxLoaded {
+			return nil, bailey.Unavailable.Errorf("name a directory with fewer of them in the manifest",
+				"the libraries in %s are more than the %d that a cage takes", dir, maxLoaded)
+		}
+	}
+	made.files, made.links = all.files, append(made.links, all.links...)
+	return made, nil
+}
+
+// gatherOne adds a shared object with its dependencies. If one of those is not installed, the object is left out, since
+// it could not be loaded outside either.
+func (t *tools) gatherOne(all *walk, path string, by object) error {
+	w := t.newWalk(by.interp)
+	o, err := w.visitFile(path, library)
+	if err == nil {
+		err = w.addLibraries(path, o.real, o, by.rpath)
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return unfitProgram(path, err)
+	}
+	for _, f := range w.files {
+		if !all.seen[f.path] {
+			all.addFile(f, nil)
+		}
+	}
+	for _, k := range w.links {
+		if !all.seen[k.path] {
+			all.seen[k.path], all.links = true, append(all.links, k)
+		}
+	}
+	return nil
 }

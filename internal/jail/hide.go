@@ -4,7 +4,11 @@ package jail
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -77,4 +81,116 @@ func plainFile(dir, path string) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// maxWalk bounds the number of names that are examined in all places of an agent jail, and in each kept directory.
+const maxWalk = 1 << 17
+
+// coverSockets covers the host's Unix sockets in a place. A tool that may have sockets could otherwise connect to the
+// process that listens there, in spite of a read-only mount or an old Landlock. A socket that is made later is not
+// covered. Sockets lie near the top, so the walk goes level by level; if it reaches its limit, the receipt says so. If
+// the kernel's Landlock has the right to connect, no walk is needed.
+func (l *layout) coverSockets(r *run) error {
+	if !l.wall.Unix || r.jail.landlock >= resolveEdition {
+		return nil
+	}
+	left := maxWalk
+	for _, target := range l.placeTargets() {
+		b := l.binds[target]
+		found, whole := searchTree(b.source, &left,
+			func(_ string, kind fs.FileMode) bool { return kind == fs.ModeSocket })
+		if !whole {
+			l.crowded = fmt.Sprintf("%s, beyond the first %d names", b.source, maxWalk)
+		}
+		for _, path := range found {
+			at := filepath.Join(target, path[len(b.source):])
+			if len(l.binds) > maxCovered {
+				return bailey.Denied.Errorf("name a directory without them",
+					"%s holds more sockets than a cage can cover, %s among them", b.source, path)
+			}
+			null := l.binds["/dev/null"]
+			l.binds[at] = bind{source: "/dev/null", target: at, layer: "masks", attrs: readOnly | inert, dev: null.dev,
+				ino: null.ino}
+		}
+	}
+	return nil
+}
+
+const maxCovered = 256
+
+// systemDirs hold the files that distributions install, too many to examine; no process listens there.
+var systemDirs = [...]string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix/store"}
+
+// placeTargets returns the sorted targets of the directories that were named. A home that is kept is left out: its files were
+// made in a cage.
+func (l *layout) placeTargets() (targets []string) {
+	for target, b := range l.binds {
+		system := slices.ContainsFunc(systemDirs[:], func(dir string) bool { return containsPath(dir, b.source) })
+		if b.dir && (b.tree && !system || b.place != nil && !b.tree && target != homeDir && target != bailey.FetchedDir) {
+			targets = append(targets, target)
+		}
+	}
+	slices.Sort(targets)
+	return targets
+}
+
+// onlyName refuses a path that could be changed through another name, for example a file with a hard link, or a
+// directory with such a file in it.
+func onlyName(path string, st *unix.Stat_t) error {
+	linked := func(path string, st *unix.Stat_t) error {
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR || st.Nlink < 2 {
+			return nil
+		}
+		return bailey.Denied.New(path+" cannot be kept as it is: it has another name, by which it could be changed",
+			"put a copy in its place")
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return linked(path, st)
+	}
+	left := maxWalk
+	var bad error
+	_, whole := searchTree(path, &left, func(name string, kind fs.FileMode) bool {
+		var st unix.Stat_t
+		if bad == nil && kind.IsRegular() && unix.Lstat(name, &st) == nil {
+			bad = linked(name, &st)
+		}
+		return false
+	})
+	if bad == nil && !whole {
+		bad = bailey.Denied.Errorf("keep what matters of it",
+			"%s cannot be kept as it is: it holds more than %d names", path, maxWalk)
+	}
+	return bad
+}
+
+// searchTree examines the entries below dir, level by level, and returns those that pick selects. It follows no symbolic
+// links and skips unreadable directories. whole is true if left sufficed.
+func searchTree(dir string, left *int, pick func(path string, kind fs.FileMode) bool) (found []string, whole bool) {
+	for queue := []string{dir}; len(queue) > 0; queue = queue[1:] {
+		f, err := os.OpenFile(queue[0], unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			continue
+		}
+		for *left > 0 {
+			entries, err := f.ReadDir(min(*left, 512))
+			*left -= len(entries)
+			for _, e := range entries {
+				path := filepath.Join(queue[0], e.Name())
+				if e.IsDir() {
+					queue = append(queue, path)
+				}
+				if pick(path, e.Type()) {
+					found = append(found, path)
+				}
+			}
+			if err != nil {
+				break
+			}
+		}
+		f.Close()
+		if *left <= 0 {
+			return found, false
+		}
+	}
+	return found, true
 }

@@ -3,7 +3,14 @@
 package jail
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
 	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"bailey"
 )
@@ -93,4 +100,174 @@ func (r *run) copyOf(path string) (*os.File, error) {
 		return nil, bailey.Internal.New("no copy of "+path+" was made", "")
 	}
 	return duplicateFile(c.file)
+}
+
+// maxCopies limits, in bytes, all copies that a jail holds at once, and therefore each of them.
+const maxCopies = 512 << 20
+
+// copies holds files that users other than root could write, as they were when they were hashed: in sealed memory, so
+// that no process, including this one, can change them between the hash and the run. Its zero value is ready.
+type copies struct {
+	mu    sync.Mutex // must not be held while a file is read
+	held  map[ident]*copied
+	total int64 // bytes of the copies that are held or being made
+	turn  uint64
+	limit int64 // zero means maxCopies
+}
+
+// A copied file is a sealed memfd (memfd_create(2)). It must be read at offsets, because its descriptors share one
+// position.
+type copied struct {
+	file   *os.File
+	size   int64
+	digest string // SHA-256, hex
+	users  int    // callers that have not released it; guarded by copies.mu, as last is
+	last   uint64 // turn in which it was last taken
+}
+
+// acquireCopy returns the copy of the file at path that has this identity, and makes it if none is held. It stays until the
+// caller releases it.
+func (c *copies) acquireCopy(path string, id ident) (*copied, error) {
+	if held := c.acquireIfHeld(id); held != nil {
+		return held, nil
+	}
+	if err := c.reserveSpace(path, id.size); err != nil {
+		return nil, err
+	}
+	made, err := duplicateSealed(path, id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.total -= id.size
+		return nil, err
+	}
+	if other := c.held[id]; other != nil { // another call was faster
+		c.total -= id.size
+		made.file.Close()
+		return c.retainCopy(other), nil
+	}
+	if c.held == nil {
+		c.held = map[ident]*copied{}
+	}
+	c.held[id] = made
+	return c.retainCopy(made), nil
+}
+
+func (c *copies) acquireIfHeld(id ident) *copied {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if held := c.held[id]; held != nil {
+		return c.retainCopy(held)
+	}
+	return nil
+}
+
+// retainCopy adds one user. The caller must hold c.mu.
+func (c *copies) retainCopy(held *copied) *copied {
+	c.turn++
+	held.users, held.last = held.users+1, c.turn
+	return held
+}
+
+func (c *copies) releaseCopy(held *copied) {
+	c.mu.Lock()
+	held.users--
+	c.mu.Unlock()
+}
+
+// reserveSpace makes room for size bytes. If necessary, it evicts unused copies, least recently used first.
+func (c *copies) reserveSpace(path string, size int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	limit := c.limit
+	if limit == 0 {
+		limit = maxCopies
+	}
+	if size > limit {
+		return bailey.Unavailable.Errorf("install it as root, its directories too, then it needs no copy",
+			"%s has %d bytes, others than root can write it, and of such files a cage gets a copy of at most %d", path, size, limit)
+	}
+	for c.total+size > limit {
+		if !c.evictOldest() {
+			return bailey.Unavailable.Errorf("call again when they have ended, or install it as root",
+				"no room for a copy of %s: calls under way use %d bytes of such copies", path, c.total)
+		}
+	}
+	c.total += size
+	return nil
+}
+
+// evictOldest removes one unused copy and reports whether there was one. The caller must hold c.mu.
+func (c *copies) evictOldest() bool {
+	var oldest ident
+	var found *copied
+	for id, held := range c.held {
+		if held.users == 0 && (found == nil || held.last < found.last) {
+			oldest, found = id, held
+		}
+	}
+	if found == nil {
+		return false
+	}
+	delete(c.held, oldest)
+	c.total -= found.size
+	found.file.Close()
+	return true
+}
+
+// removeAll removes all copies. They must not be in use.
+func (c *copies) removeAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.evictOldest() {
+	}
+}
+
+// duplicateSealed copies the file at path into sealed memory and hashes the bytes that it copies.
+func duplicateSealed(path string, id ident) (*copied, error) {
+	f, err := openProgram(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if now, err := fileIdent(f); err != nil || now != id {
+		return nil, changedError(path, err)
+	}
+	memory, err := createMemfd()
+	if err != nil {
+		return nil, bailey.Unavailable.Wrap(err, "no memory file for a copy of "+path,
+			"install it as root, its directories too, then it needs no copy")
+	}
+	h := sha256.New()
+	n, err := io.Copy(io.MultiWriter(memory, h), io.LimitReader(f, id.size+1))
+	if err == nil && n != id.size {
+		err = changedError(path, nil)
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(memory.Fd(), unix.F_ADD_SEALS,
+			unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		memory.Close()
+		return nil, err
+	}
+	return &copied{file: memory, size: n, digest: hex.EncodeToString(h.Sum(nil))}, nil
+}
+
+// createMemfd returns a memory file. The file is never executed itself, but kernels before 6.3 cannot enforce that.
+func createMemfd() (*os.File, error) {
+	const name, flags = "bailey-copy", unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	fd, err := unix.MemfdCreate(name, flags|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) {
+		fd, err = unix.MemfdCreate(name, flags)
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// changedError returns the error that a file differs from the one that was checked.
+func changedError(path string, err error) error {
+	return bailey.Conflict.Wrap(err, path+" is no longer what was checked", "call again")
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -281,4 +283,181 @@ func (b *bodies) readBody(id bailey.ReceiptID, part string, said bailey.Body) ([
 		return none(err, "its file was changed")
 	}
 	return body, nil
+}
+
+// Limits in bytes, unless the configuration says otherwise: for one day, so that calls with much output do not displace
+// the bodies of other days, and for all bodies.
+const (
+	bodiesOfADay = 1 << 30
+	bodiesInAll  = 8 << 30
+)
+
+// stored is the size of all bodies. trim reads it from the directory when the process starts; add counts from then on.
+type stored struct {
+	mu  sync.Mutex
+	day map[int64]int64 // bytes, by days since 1970
+	all int64
+}
+
+func dayOf(t time.Time) int64 { return t.Unix() / (24 * 60 * 60) }
+
+// countBody counts a file and reports whether a limit is exceeded now.
+func (b *bodies) countBody(at time.Time, size int64) bool {
+	b.stored.mu.Lock()
+	defer b.stored.mu.Unlock()
+	if b.stored.day == nil {
+		b.stored.day = map[int64]int64{}
+	}
+	b.stored.day[dayOf(at)] += size
+	b.stored.all += size
+	return b.stored.day[dayOf(at)] > b.daily || b.stored.all > b.most
+}
+
+// file is one body, or an incomplete body that was left behind.
+type file struct {
+	name string
+	size int64
+	at   time.Time
+}
+
+// enforceLimits removes the oldest bodies of each day that exceeds its limit. If all bodies together exceed their limit, it then
+// removes the oldest of all. It removes a tenth more than it must, because it reads the whole directory and should not
+// do so for every body.
+func (b *bodies) enforceLimits() error {
+	names, err := b.dir.listNames()
+	if err != nil {
+		return err
+	}
+	var files []file
+	day, all := map[int64]int64{}, int64(0)
+	for _, name := range names {
+		st, err := os.Lstat(filepath.Join(b.dir.path, name))
+		if err != nil || !bodyName().MatchString(name) || !st.Mode().IsRegular() || st.Size() == 0 {
+			continue // gone meanwhile, not a body, or the mark of a forgotten receipt
+		}
+		files = append(files, file{name, st.Size(), st.ModTime()})
+		day[dayOf(st.ModTime())] += st.Size()
+		all += st.Size()
+	}
+	slices.SortFunc(files, func(a, b file) int { return a.at.Compare(b.at) })
+	var errs []error
+	gone := map[string]bool{}
+	remove := func(f file) {
+		id, part := splitBodyName(f.name)
+		if err := b.removePart(id, part); err != nil {
+			if len(errs) < 10 {
+				errs = append(errs, err)
+			}
+			return
+		}
+		gone[f.name] = true
+		day[dayOf(f.at)] -= f.size
+		all -= f.size
+	}
+	crowded := map[int64]bool{}
+	for d, n := range day {
+		crowded[d] = n > b.daily
+	}
+	for _, f := range files { // first, so that a day over its limit costs the other days nothing
+		if d := dayOf(f.at); crowded[d] && day[d] > b.daily-b.daily/10 {
+			remove(f)
+		}
+	}
+	for tooMany := all > b.most; tooMany && len(files) > 0 && all > b.most-b.most/10; files = files[1:] {
+		if !gone[files[0].name] {
+			remove(files[0])
+		}
+	}
+	b.stored.mu.Lock()
+	b.stored.day, b.stored.all = day, all
+	b.stored.mu.Unlock()
+	return errors.Join(errs...)
+}
+
+// ForgetEvent is the kind of the entry that records which bodies were forgotten.
+const ForgetEvent = "forget"
+
+// Body returns a part of a receipt that is kept beside the ledger and matches the receipt, or an error with the reason.
+func (l *Log) Body(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, error) {
+	if !bodyName().MatchString(string(id) + "." + part) {
+		return nil, bailey.Invalid.New("no receipt has that name", "")
+	}
+	return l.bodies.readBody(id, part, said)
+}
+
+// Forget removes the bodies of a receipt with their salts, and returns the parts. After that no party can tell their
+// content. The entry that records this is durable first. The ledger verifies as before.
+func (l *Log) Forget(ctx context.Context, f receipts.Forgotten) (receipts.Forgotten, error) {
+	if !bodyName().MatchString(string(f.Receipt) + "." + receipts.InputPart) {
+		return f, bailey.Invalid.New("no receipt has that name", "bailey receipts list shows them")
+	}
+	if f.Parts = l.bodies.existingParts(f.Receipt); len(f.Parts) == 0 {
+		return f, bailey.NotFound.New("nothing of "+string(f.Receipt)+" is kept beside the ledger",
+			"bailey receipts show says what there was")
+	}
+	if err := l.Note(ctx, ForgetEvent, f); err != nil {
+		return f, err
+	}
+	err := l.bodies.markForgotten(f.Receipt)
+	if err == nil {
+		_, err = l.bodies.removeAllParts(f.Receipt)
+	}
+	if err != nil {
+		return f, unavailableError(diskErrorHint(err)+"; then forget it once more", err,
+			"the bodies of %s are not all gone", f.Receipt)
+	}
+	return f, nil
+}
+
+// keepInput begins to write an intent's input while the intent goes to the disk. The returned function waits until the
+// input is written. It returns nil, or a Body that says that the input is not stored.
+func (l *Log) keepInput(in *bailey.Intent) (wait func() *bailey.Body) {
+	if in.InputBody == nil {
+		return func() *bailey.Body { return nil }
+	}
+	said, salt := commitBody(in.InputBody)
+	in.InputBody = said
+	done := make(chan error, 1)
+	go func() { done <- l.bodies.writeBody(in.Receipt, receipts.InputPart, salt, said.Bytes) }()
+	return func() *bailey.Body {
+		if err := <-done; err != nil {
+			return l.notStored(in.Receipt, receipts.InputPart, said, err)
+		}
+		return nil
+	}
+}
+
+// keepOutput stores the output of a tool and records the result in the outcome.
+func (l *Log) keepOutput(o *bailey.Outcome) {
+	for part, body := range map[string]**bailey.Body{receipts.StdoutPart: &o.StdoutBody,
+		receipts.StderrPart: &o.StderrBody} {
+		if *body == nil {
+			continue
+		}
+		if l.noOutput {
+			*body = nil
+			continue
+		}
+		said, salt := commitBody(*body)
+		if err := l.bodies.writeBody(o.Receipt, part, salt, said.Bytes); err != nil {
+			said = l.notStored(o.Receipt, part, said, err)
+		}
+		*body = said
+	}
+}
+
+func (l *Log) notStored(id bailey.ReceiptID, part string, said *bailey.Body, err error) *bailey.Body {
+	l.log.Warn("a body is not stored", "receipt", id, "part", part, "bytes", said.Length, "err", err)
+	return &bailey.Body{Length: said.Length, State: bailey.NotStored}
+}
+
+// Body returns a part that is kept beside the ledger and matches its commitment, or an error with the reason.
+func (r *Reader) Body(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, error) {
+	dir, err := openDir(filepath.Join(r.dir, "blobs"))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	b := bodies{dir: dir, keep: retention}
+	return b.readBody(id, part, said)
 }

@@ -2,8 +2,12 @@ package ledger
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -150,3 +154,105 @@ func (c *chain) refillGroup(g *group) {
 		}
 	}
 }
+
+// openReceipts records the open receipts, and the receipts that the current segment opened or began with. It forgets all
+// others, so that memory does not grow with the ledger. An ID is 128 random bits; if an ID of an older segment comes
+// again, only verification detects it. The zero value is ready to use. [Log.mu] guards it.
+type openReceipts struct {
+	open map[bailey.ReceiptID]uint64 // number of the intent's entry, or its place among the receipts carried over
+	seen map[[16]byte]struct{}       // half of the SHA-256 of each ID
+}
+
+// undoEntry is a change of the account that can be undone.
+type undoEntry struct {
+	receipt bailey.ReceiptID
+	seq     uint64 // of the intent
+	closed  bool
+}
+
+// addIntent opens a receipt with the entry numbered seq.
+func (a *openReceipts) addIntent(id bailey.ReceiptID, seq uint64) (undoEntry, error) {
+	if a.seen == nil {
+		a.open, a.seen = map[bailey.ReceiptID]uint64{}, map[[16]byte]struct{}{}
+	}
+	key := keyOf(id)
+	if _, twice := a.seen[key]; twice {
+		return undoEntry{}, fmt.Errorf("receipt %s has an intent already", id)
+	}
+	a.seen[key] = struct{}{}
+	a.open[id] = seq
+	return undoEntry{receipt: id, seq: seq}, nil
+}
+
+// addOutcome closes a receipt, which must be open.
+func (a *openReceipts) addOutcome(id bailey.ReceiptID) (undoEntry, error) {
+	seq, ok := a.open[id]
+	if !ok {
+		return undoEntry{}, fmt.Errorf("receipt %s is not open", id)
+	}
+	delete(a.open, id)
+	return undoEntry{receipt: id, seq: seq, closed: true}, nil
+}
+
+// undoChanges reverts moves, the last one first.
+func (a *openReceipts) undoChanges(moves []undoEntry) {
+	for _, m := range slices.Backward(moves) {
+		if m.closed {
+			a.open[m.receipt] = m.seq
+			continue
+		}
+		delete(a.open, m.receipt)
+		delete(a.seen, keyOf(m.receipt))
+	}
+}
+
+// orderedIDs returns the open receipts in the order of their intents.
+func (a *openReceipts) orderedIDs() []bailey.ReceiptID {
+	return slices.SortedFunc(maps.Keys(a.open),
+		func(x, y bailey.ReceiptID) int { return cmp.Compare(a.open[x], a.open[y]) })
+}
+
+// copyOpen returns the account at the beginning of a new segment.
+func (a *openReceipts) copyOpen() (next openReceipts) {
+	for i, id := range a.orderedIDs() {
+		next.addIntent(id, uint64(i)+1) // each ID is open once
+	}
+	return next
+}
+
+func keyOf(id bailey.ReceiptID) [16]byte {
+	sum := sha256.Sum256([]byte(id))
+	return [16]byte(sum[:16])
+}
+
+// maxPlans bounds the plans that the writer knows to be in the ledger, at about 100 bytes each.
+const maxPlans = 4096
+
+// planOf returns the plan that the ledger must hold before an entry that names it, or nil if the entry names no plan.
+// It refuses a text that does not match its digest, because no verification would accept the entry.
+func planOf(c *bailey.Cage) (*audit.Plan, error) {
+	if c == nil || c.PlanDigest == "" {
+		return nil, nil
+	}
+	var named audit.Hash
+	if err := named.UnmarshalText([]byte(c.PlanDigest)); err != nil || c.Plan != "" &&
+		sha256.Sum256([]byte(c.Plan)) != named {
+		return nil, bailey.Internal.New("the cage's plan is not what its digest stands for",
+			"report it with the gateway's log")
+	}
+	return &audit.Plan{Digest: c.PlanDigest, Text: c.Plan, Redacted: c.Plan == ""}, nil
+}
+
+// knownPlans holds the digests of plans in the ledger. If it forgets a plan, the plan is recorded again.
+type knownPlans map[string]struct{}
+
+func (k *knownPlans) addPlans(digests ...string) {
+	for _, d := range digests {
+		if *k == nil || len(*k) >= maxPlans {
+			*k = knownPlans{}
+		}
+		(*k)[d] = struct{}{}
+	}
+}
+
+func (k knownPlans) hasPlan(digest string) bool { _, ok := k[digest]; return ok }

@@ -7,8 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 
 	"bailey"
 )
@@ -185,4 +187,9 @@ func (d *directory) createFile(temp, name string, content io.Reader) error {
 		return unavailableError(diskErrorHint(err), err, "%s could not be written", filepath.Join(d.path, name))
 	}
 	return nil
+}
+
+// lazyRegexp compiles a pattern when it is first used. Otherwise every start of the program would pay for it.
+func lazyRegexp(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }

@@ -3,8 +3,10 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/windows"
 )
@@ -123,4 +125,21 @@ func lockWhole(f *os.File) error {
 	far := windows.Overlapped{OffsetHigh: 1 << 30}
 	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY,
 		0, 1, 0, &far)
+}
+
+// stampOf returns the stamp of a file. If the file does not exist, the stamp is zero. The creation time identifies the
+// file.
+func stampOf(path string) (fileStamp, error) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fileStamp{}, nil
+	}
+	if err != nil {
+		return fileStamp{}, err
+	}
+	s := fileStamp{size: info.Size(), modified: info.ModTime().UnixNano()}
+	if data, ok := info.Sys().(*syscall.Win32FileAttributeData); ok {
+		s.changed = data.CreationTime.Nanoseconds()
+	}
+	return s, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -176,4 +177,137 @@ func (r *Reader) Each(ctx context.Context, f receipts.Filter, begin func(origin 
 			"begin again; bailey audit verify looks at what is there")
 	}
 	return err
+}
+
+// firstPass collects the result of a first reading.
+type firstPass struct {
+	dir    string
+	origin string
+	head   audit.Head
+	open   map[bailey.ReceiptID]openIntent
+	late   map[uint64]linePlace // by intent: outcomes that come later than a queue waits; zero without an outcome
+}
+
+type openIntent struct {
+	seq uint64
+	end int64
+}
+
+// window is for how many bytes of the ledger an intent waits in memory for its outcome.
+const window = 4 << 20
+
+func (s *firstPass) addEntry(p placedEntry) error {
+	s.head = audit.Head{Seq: p.Seq, Hash: p.Hash}
+	switch p.Kind {
+	case audit.KindGenesis:
+		var g audit.Genesis
+		err := json.Unmarshal(p.Data, &g)
+		s.origin = g.Origin
+		return err
+	case audit.KindIntent:
+		if _, twice := s.open[p.Receipt]; twice {
+			return s.pairingError(p, "receipt "+string(p.Receipt)+" has an intent already")
+		}
+		s.open[p.Receipt] = openIntent{p.Seq, p.endOffset()}
+	case audit.KindOutcome:
+		o, ok := s.open[p.Receipt]
+		if !ok {
+			return s.pairingError(p, "receipt "+string(p.Receipt)+" is not open")
+		}
+		delete(s.open, p.Receipt)
+		if p.endOffset()-o.end > window {
+			s.late[o.seq] = p.at
+		}
+	}
+	return nil
+}
+
+func (s *firstPass) pairingError(p placedEntry, why string) error {
+	return damagedError(s.dir,
+		&audit.Bad{Segment: p.at.segment, Entry: p.Seq, Offset: p.at.offset, Reason: audit.Pairing, Detail: why})
+}
+
+func (s *firstPass) markOpenLate() {
+	for _, o := range s.open {
+		s.late[o.seq] = linePlace{}
+	}
+	s.open = nil
+}
+
+// receiptQueue puts receipts into the order of their intents during the second reading of a ledger. It waits for most
+// outcomes, which come soon; the places of the late ones are known. So it holds no more than a window of the ledger.
+type receiptQueue struct {
+	reader  *Reader
+	filter  receipts.Filter
+	late    map[uint64]linePlace
+	do      func(receipts.Record) error
+	head    audit.Head
+	order   []*pendingReceipt
+	waiting map[bailey.ReceiptID]*pendingReceipt
+	buf     *bufio.Reader
+}
+
+// pendingReceipt is a receipt that is not passed on yet.
+type pendingReceipt struct {
+	intent, outcome audit.Entry
+	whole           bool
+}
+
+func (q *receiptQueue) addEntry(p placedEntry) error {
+	q.head = audit.Head{Seq: p.Seq, Hash: p.Hash}
+	switch p.Kind {
+	case audit.KindIntent:
+		if !q.filter.MayMatch(p.Entry) {
+			return nil
+		}
+		next := &pendingReceipt{intent: p.Entry}
+		at, late := q.late[p.Seq]
+		if late && at.seq > 0 {
+			var err error
+			if next.outcome, err = q.readOutcome(at); err != nil {
+				return err
+			}
+		}
+		if next.whole = late; !late {
+			q.waiting[p.Receipt] = next
+		}
+		q.order = append(q.order, next)
+	case audit.KindOutcome:
+		if waits := q.waiting[p.Receipt]; waits != nil {
+			waits.outcome, waits.whole = p.Entry, true
+			delete(q.waiting, p.Receipt)
+		}
+	default:
+		return nil
+	}
+	return q.emitComplete()
+}
+
+// emitComplete passes on the complete receipts before the first incomplete one.
+func (q *receiptQueue) emitComplete() error {
+	for len(q.order) > 0 && q.order[0].whole {
+		first := q.order[0]
+		q.order[0], q.order = nil, q.order[1:]
+		r, err := receipts.NewRecord(first.intent, first.outcome)
+		if err != nil {
+			return err
+		}
+		if !q.filter.Matches(r) {
+			continue
+		}
+		if err := q.do(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readOutcome reads an outcome ahead.
+func (q *receiptQueue) readOutcome(at linePlace) (audit.Entry, error) {
+	e, err := entryAt(q.reader.files[at.segment-1], q.buf, at)
+	if why := staleError(""); errors.As(err, &why) {
+		err = bailey.Conflict.Wrap(err, "the ledger in "+q.reader.dir+" changed while it was read",
+			"begin again; bailey audit verify looks at what is there")
+	}
+	return e, err
 }

@@ -3,11 +3,16 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
 	"time"
 
+	"bailey"
 	"bailey/audit"
 )
 
@@ -94,4 +99,112 @@ func limitToSize(f *os.File) io.Reader {
 		return f
 	}
 	return io.LimitReader(f, st.Size())
+}
+
+// VerifyCopy verifies a copy of a ledger. The owner and the permissions of a copy do not matter; they are returned as
+// notes, because correcting them would alter evidence. Segments must still be regular files. If the directory does not
+// exist or holds no segment, VerifyCopy returns an error and no report.
+func VerifyCopy(ctx context.Context, dir string, c audit.Check) (report audit.Report, notes []string, err error) {
+	d, err := openCopy(filepath.Clean(dir))
+	if err != nil {
+		return report, nil, err
+	}
+	defer d.Close()
+	names, err := d.listSegments()
+	if err == nil && len(names) == 0 {
+		err = emptyCopyError(dir)
+	}
+	if err == nil {
+		report, err = d.verifySettled(ctx, c)
+	}
+	return report, d.remarks.listCauses(), err
+}
+
+func openCopy(path string) (*directory, error) {
+	notes := &copyNotes{}
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		notes.addCause(path, errors.New("it is a symbolic link"))
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, absentBy(path, err)
+	}
+	d, err := openUncheckedDir(real)
+	if err != nil {
+		return nil, absentBy(path, err)
+	}
+	d.path, d.remarks = path, notes
+	if err := d.allowUnfit(path, d.checkFit()); err != nil {
+		d.holder.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// emptyCopyError returns the error for a directory without a ledger.
+func emptyCopyError(dir string) error {
+	e := invalidCopyError("there is no ledger in " + dir + ": it holds no " + segmentFile(1))
+	if below := filepath.Join(dir, "ledger"); Begun(below) {
+		e.Hint = "it is in " + below
+	}
+	return e
+}
+
+func invalidCopyError(message string) *bailey.Error {
+	return bailey.Invalid.New(message, "name the directory that holds the segments, "+segmentFile(1)+" and up")
+}
+
+func absentBy(path string, err error) error {
+	what := invalidCopyError("the directory " + path + " cannot be read")
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		what = invalidCopyError("there is no directory " + path)
+	case errors.Is(err, syscall.ENOTDIR):
+		what = invalidCopyError(path + " is no directory")
+	default:
+		what.Err = err
+	}
+	return what
+}
+
+// copyNotes records why a copy is unfit to be written: each cause with the names of its files.
+type copyNotes struct {
+	causes []string
+	names  map[string][]string
+}
+
+func (r *copyNotes) addCause(name string, cause error) {
+	if r.names == nil {
+		r.names = make(map[string][]string)
+	}
+	why := cause.Error()
+	if !slices.Contains(r.causes, why) {
+		r.causes = append(r.causes, why)
+	}
+	if !slices.Contains(r.names[why], name) { // a ledger that grows is read more than once
+		r.names[why] = append(r.names[why], name)
+	}
+}
+
+func (r *copyNotes) listCauses() []string {
+	var said []string
+	for _, why := range r.causes {
+		who := r.names[why][0]
+		if more := len(r.names[why]) - 1; more > 0 {
+			who += fmt.Sprintf(" and %d more", more)
+		}
+		said = append(said, who+": "+why)
+	}
+	return said
+}
+
+// allowUnfit records why a copy is unfit to be written, for example because of its mode, and accepts it. For all other
+// ledgers it returns unfit.
+func (d *directory) allowUnfit(name string, unfit error) error {
+	if unfit == nil || d.remarks == nil {
+		return unfit
+	}
+	d.remarks.addCause(name, unfit)
+	return nil
 }

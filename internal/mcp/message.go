@@ -1,8 +1,13 @@
 package mcp
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
@@ -84,3 +89,171 @@ func parseAnswer(raw []byte, env map[string]json.RawMessage) message {
 // hasBatches reports whether a revision has batches, which 2025-06-18 removed. A client that names no revision may use
 // any.
 func hasBatches(revision string) bool { return revision < "2025-06-18" }
+
+// maxDepth limits the nesting of arrays and objects in a message.
+const maxDepth = 64
+
+// errSyntax means that the bytes are not JSON.
+var errSyntax = errors.New("the line is not one JSON value in UTF-8")
+
+// checkStrictJSON refuses JSON that two parsers could interpret differently, or that is too expensive: bytes that are not UTF-8,
+// an object with a duplicate key (RFC 8259, section 4, leaves its meaning open), and nesting beyond maxDepth.
+func checkStrictJSON(data []byte) error {
+	if !utf8.Valid(data) || !json.Valid(data) {
+		return errSyntax
+	}
+	type level struct {
+		keys map[string]bool // nil in an array
+		name bool            // the next string is a key
+	}
+	var stack []level
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	for {
+		tok, err := dec.Token()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return errSyntax
+		}
+		top := len(stack) - 1
+		if key, ok := tok.(string); ok && top >= 0 && stack[top].name {
+			if stack[top].keys[key] {
+				return fmt.Errorf("the key %s stands twice in one object", strconv.QuoteToASCII(printableText(key, 64)))
+			}
+			stack[top].keys[key], stack[top].name = true, false
+			continue
+		}
+		switch tok {
+		case json.Delim('{'):
+			stack = append(stack, level{keys: map[string]bool{}, name: true})
+		case json.Delim('['):
+			stack = append(stack, level{})
+		case json.Delim('}'), json.Delim(']'):
+			if stack = stack[:top]; top > 0 {
+				stack[top-1].name = stack[top-1].keys != nil
+			}
+		default:
+			if top >= 0 {
+				stack[top].name = stack[top].keys != nil
+			}
+		}
+		if len(stack) > maxDepth {
+			return fmt.Errorf("the message nests deeper than %d", maxDepth)
+		}
+	}
+}
+
+// decodeArguments decodes the arguments of a tools/call. Missing arguments are an empty object.
+func decodeArguments(raw json.RawMessage) (map[string]any, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return map[string]any{}, nil
+	}
+	if err := checkStrictJSON(raw); err != nil {
+		return nil, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var input map[string]any
+	if err := dec.Decode(&input); err != nil || input == nil {
+		return nil, errors.New("the arguments are not an object")
+	}
+	return input, nil
+}
+
+// maxID limits the id of a request, in bytes of JSON.
+const maxID = 256
+
+// maxSafe is the largest integer that every JSON parser represents exactly (RFC 8259, section 6).
+const maxSafe = 1<<53 - 1
+
+// parseID parses the id of a request. MCP allows strings and integers, but not null.
+func parseID(raw []byte) (id jsonrpc.ID, ok bool) {
+	if len(raw) == 0 || len(raw) > maxID || !utf8.Valid(raw) {
+		return id, false
+	}
+	if raw[0] == '"' {
+		var s string
+		if json.Unmarshal(raw, &s) != nil {
+			return id, false
+		}
+		id, _ = jsonrpc.MakeID(s)
+		return id, true
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || n > maxSafe || n < -maxSafe || !json.Valid(raw) {
+		return id, false
+	}
+	id, _ = jsonrpc.MakeID(float64(n))
+	return id, true
+}
+
+// idFinder finds the member "id" of the outermost object in text that arrives in pieces and may be incomplete or invalid.
+// With it the refusal of a message that was too long to keep can still contain its id.
+type idFinder struct {
+	depth           int
+	quoted, escaped bool
+	value           bool   // after the colon
+	key             string // key of the current member
+	text            []byte // current key or value, truncated
+	id              []byte
+	found           int
+}
+
+func (f *idFinder) Write(p []byte) (int, error) {
+	for _, b := range p {
+		f.scanByte(b)
+	}
+	return len(p), nil
+}
+
+func (f *idFinder) scanByte(b byte) {
+	switch {
+	case f.quoted:
+		f.keepByte(b)
+		f.quoted = f.escaped || b != '"'
+		f.escaped = !f.escaped && b == '\\'
+	case b == '"':
+		f.quoted = true
+		f.keepByte(b)
+	case b == '{', b == '[':
+		f.keepByte(b)
+		f.depth++
+	case b == '}', b == ']':
+		if f.depth == 1 {
+			f.endMember()
+		}
+		f.depth--
+		f.keepByte(b)
+	case f.depth == 1 && b == ':' && !f.value:
+		f.key, f.text, f.value = string(f.text), nil, true
+	case f.depth == 1 && b == ',':
+		f.endMember()
+	case b != ' ' && b != '\t' && b != '\r' && b != '\n':
+		f.keepByte(b)
+	}
+}
+
+func (f *idFinder) keepByte(b byte) {
+	if f.depth == 1 && len(f.text) <= maxID {
+		f.text = append(f.text, b)
+	}
+}
+
+// endMember finishes the current member.
+func (f *idFinder) endMember() {
+	if f.value && f.key == `"id"` {
+		f.found++
+		f.id = f.text
+	}
+	f.key, f.text, f.value = "", nil, false
+}
+
+// ID returns the JSON of the id. It returns nil if there is no id, more than one, or an invalid one.
+func (f *idFinder) ID() json.RawMessage {
+	if _, ok := parseID(f.id); f.found != 1 || !ok {
+		return nil
+	}
+	return f.id
+}

@@ -3,7 +3,11 @@ package notify
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +15,9 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -163,4 +169,100 @@ func Where(target string) string {
 		return "the webhook"
 	}
 	return plainLine((&url.URL{Scheme: u.Scheme, Host: u.Host}).String(), maxName)
+}
+
+// metadataAddrs returns the addresses of cloud services that give credentials to any process on this machine, except those
+// with link-local addresses: Amazon's and Google's over IPv6, Alibaba's, Azure's, Oracle's.
+func metadataAddrs() []netip.Addr {
+	return []netip.Addr{
+		netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"),
+		netip.MustParseAddr("100.100.100.200"),
+		netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"),
+	}
+}
+
+// checkAddress returns why nothing is sent to an address. If near is true, the address must be one of this machine.
+func checkAddress(address netip.Addr, near bool) error {
+	a := embeddedIPv4(address.Unmap().WithZone(""))
+	what := ""
+	switch {
+	case !a.IsValid() || a.IsUnspecified():
+		what = "no address of a machine"
+	case near && !a.IsLoopback():
+		what = "not of this machine, and http goes no further"
+	case a.IsLinkLocalUnicast() || slices.Contains(metadataAddrs(), a):
+		what = "of the link, or of a cloud's metadata service"
+	case a.IsMulticast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		what = "of a group of machines"
+	}
+	if what == "" {
+		return nil
+	}
+	return bailey.Denied.Errorf("name another url in settings.yaml, then bailey init --apply",
+		"the webhook's address %s is %s", address, what)
+}
+
+// embeddedIPv4 returns the IPv4 address to which an IPv6 address leads: by NAT64 (RFC 6052), by 6to4 (RFC 3056), or in
+// compatible form (RFC 4291, section 2.5.5.1).
+func embeddedIPv4(a netip.Addr) netip.Addr {
+	b := a.As16()
+	switch {
+	case a.Is4():
+		return a
+	case netip.MustParsePrefix("64:ff9b::/96").Contains(a), netip.MustParsePrefix("::/96").Contains(a) &&
+		!a.IsLoopback() && !a.IsUnspecified():
+		return netip.AddrFrom4([4]byte(b[12:]))
+	case netip.MustParsePrefix("2002::/16").Contains(a):
+		return netip.AddrFrom4([4]byte(b[2:6]))
+	}
+	return a
+}
+
+// Key signs webhook messages. The zero Key is not a usable key.
+type Key struct{ raw []byte }
+
+const (
+	keyPrefix      = "whsec_"
+	minKey, maxKey = 24, 64 // bytes, from Standard Webhooks
+)
+
+// NewKey makes a key of 32 random bytes.
+func NewKey() Key {
+	k := Key{make([]byte, 32)}
+	rand.Read(k.raw) // never fails (crypto/rand)
+	return k
+}
+
+// ParseKey parses a key in the format of [Key.Text]; a newline may follow.
+func ParseKey(text []byte) (Key, error) {
+	s, ok := strings.CutPrefix(strings.TrimSuffix(string(text), "\n"), keyPrefix)
+	raw, err := base64.StdEncoding.Strict().DecodeString(s)
+	if !ok || err != nil || strings.ContainsAny(s, "\r\n") || len(raw) < minKey || len(raw) > maxKey {
+		return Key{}, bailey.Invalid.Errorf("bailey notify key --new makes another",
+			"the key of the webhook is not %s and base64 of %d to %d bytes", keyPrefix, minKey, maxKey)
+	}
+	return Key{raw}, nil
+}
+
+// Text returns the key itself, in the format for receivers.
+func (k Key) Text() bailey.Secret {
+	return bailey.NewSecret(keyPrefix + base64.StdEncoding.EncodeToString(k.raw))
+}
+
+// Fingerprint distinguishes keys without revealing them.
+func (k Key) Fingerprint() string {
+	sum := sha256.Sum256(append([]byte("bailey notify key\x00"), k.raw...))
+	return fmt.Sprintf("%x", sum[:8])
+}
+
+func (Key) String() string               { return "***" }
+func (Key) GoString() string             { return "***" }
+func (Key) MarshalJSON() ([]byte, error) { return []byte(`"***"`), nil }
+
+// signBody returns the signature of a body that is sent with an id at a time.
+func (k Key) signBody(id string, at time.Time, body []byte) string {
+	h := hmac.New(sha256.New, k.raw)
+	fmt.Fprintf(h, "%s.%d.", id, at.Unix())
+	h.Write(body)
+	return "v1," + base64.StdEncoding.EncodeToString(h.Sum(nil))
 }

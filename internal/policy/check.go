@@ -2,11 +2,14 @@ package policy
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
+
+	"bailey"
 )
 
 // checkRule checks one rule against the model.
@@ -221,4 +224,148 @@ func flattenErrors(err error) []error {
 		return out
 	}
 	return []error{err}
+}
+
+// maxUnary is the number of consecutive '!' or '-' that Cedar's reference implementation accepts.
+const maxUnary = 4
+
+// checkPortability refuses constructs that the library accepts but Cedar's reference implementation refuses: a rule that loads
+// here must mean the same everywhere. test/cedar searches for such differences.
+func checkPortability(r *rule) (bad []string) {
+	for _, c := range r.ast.Conditions {
+		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
+			switch n := n.(type) {
+			case ast.NodeTypeNot, ast.NodeTypeNegate:
+				if countSigns(n) > maxUnary {
+					return addFinding(&bad, true, fmt.Sprintf("has more than %d of '!' or '-' in a row", maxUnary))
+				}
+			case ast.NodeTypeEquals:
+				addFinding(&bad, reflect.DeepEqual(n.Left, n.Right), itself)
+			case ast.NodeTypeNotEquals:
+				addFinding(&bad, reflect.DeepEqual(n.Left, n.Right), itself)
+			case ast.NodeTypeContainsAll:
+				addFinding(&bad, mayHoldEntities(n.Left) || mayHoldEntities(n.Right), "containsAll "+ofEntities)
+			case ast.NodeTypeContainsAny:
+				addFinding(&bad, mayHoldEntities(n.Left) || mayHoldEntities(n.Right), "containsAny "+ofEntities)
+			case ast.NodeTypeExtensionCall:
+				// Extension calls have only literal arguments, so a condition on them is a constant. The two
+				// implementations parse some of the literals differently.
+				return addFinding(&bad, true,
+					fmt.Sprintf("%s() means nothing here: no call holds an address, a decimal, a date or a duration",
+						n.Name))
+			}
+			return true
+		})
+	}
+	return bad
+}
+
+const (
+	itself     = "compares a value with itself"
+	ofEntities = "is for strings and numbers here: name agents, actions and targets with == or in"
+)
+
+// mayHoldEntities reports whether a set may contain entities. The library does not check their type.
+func mayHoldEntities(set ast.IsNode) (found bool) {
+	ast.Inspect(ast.NewNode(set), func(n ast.IsNode) bool {
+		switch n := n.(type) {
+		case ast.NodeTypeAccess:
+			_, literal := n.Arg.(ast.NodeValue)
+			_, variable := n.Arg.(ast.NodeTypeVariable)
+			return !literal && !variable // an attribute of an entity is not an entity
+		case ast.NodeTypeVariable:
+			found = true
+		case ast.NodeValue:
+			_, uid := n.Value.(cedar.EntityUID)
+			found = found || uid
+		}
+		return !found
+	})
+	return found
+}
+
+// countSigns counts the signs at the start of an expression, including the sign of a number.
+func countSigns(n ast.IsNode) int {
+	switch n := n.(type) {
+	case ast.NodeTypeNot:
+		return 1 + countSigns(n.Arg)
+	case ast.NodeTypeNegate:
+		return 1 + countSigns(n.Arg)
+	case ast.NodeValue:
+		if l, ok := n.Value.(cedar.Long); ok && l < 0 {
+			return 1
+		}
+	}
+	return 0
+}
+
+// Kinds of targets. The local machine has no name; a host or a sandbox has one.
+const (
+	local   = "local"
+	host    = "host"
+	sandbox = "sandbox"
+)
+
+const targetForms = `there are "local", "host:NAME" and "sandbox:NAME"`
+
+// parseTarget parses a target as written in rules.
+func parseTarget(id string) (t bailey.Target, ok bool) {
+	t.Kind, t.Name, ok = strings.Cut(id, ":")
+	return t, t.Kind == local && !ok || (t.Kind == host || t.Kind == sandbox) && t.Name != ""
+}
+
+// targetID formats a target as written in rules.
+func targetID(t bailey.Target) string {
+	if t.Name == "" {
+		return t.Kind
+	}
+	return t.Kind + ":" + t.Name
+}
+
+// isValidTarget reports whether a target is valid. A kind that contains a colon would be read as another kind with a name.
+func isValidTarget(t bailey.Target) bool {
+	parsed, ok := parseTarget(targetID(t))
+	return ok && parsed == t
+}
+
+// checkEntities reports impossible targets and agents without a name, in scopes and conditions. A rule about them never
+// applies.
+func (f *findings) checkEntities(r *rule) {
+	f.checkEntity(r, scopeEntity(r.ast.Principal))
+	f.checkEntity(r, scopeEntity(r.ast.Resource))
+	for _, c := range r.ast.Conditions {
+		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
+			switch n := n.(type) {
+			case ast.NodeValue:
+				if uid, ok := n.Value.(cedar.EntityUID); ok {
+					f.checkEntity(r, uid)
+				}
+			case ast.NodeTypeEquals:
+				f.checkTargetKind(r, n.Left, n.Right)
+				f.checkTargetKind(r, n.Right, n.Left)
+			}
+			return true
+		})
+	}
+}
+
+func (f *findings) checkEntity(r *rule, uid cedar.EntityUID) {
+	switch _, ok := parseTarget(string(uid.ID)); {
+	case uid.Type == "Target" && !ok:
+		f.addForRule(r, fmt.Sprintf("no call has the target %s: %s", uid, targetForms))
+	case uid.Type == "Agent" && uid.ID == "":
+		f.addForRule(r, fmt.Sprintf("no call comes from %s: an agent has a name", uid))
+	}
+}
+
+// checkTargetKind reports a comparison resource.kind == "…" with an unknown kind.
+func (f *findings) checkTargetKind(r *rule, left, right ast.IsNode) {
+	a, attr := left.(ast.NodeTypeAccess)
+	v, lit := right.(ast.NodeValue)
+	if !attr || !lit || a.Value != "kind" || !isVariable(a.Arg, "resource") {
+		return
+	}
+	if word, ok := v.Value.(cedar.String); ok && word != local && word != host && word != sandbox {
+		f.addForRule(r, fmt.Sprintf("no target is of kind %q: there are %s, %s and %s", word, local, host, sandbox))
+	}
 }

@@ -3,10 +3,15 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"bailey"
+	"bailey/hook"
 	"bailey/internal/gateway"
+	"bailey/internal/judge"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 )
@@ -86,4 +91,101 @@ func (s *Server) planCage(ctx context.Context, r localapi.CallQuery,
 		}
 	}
 	return p, nil
+}
+
+// unaskedRules finds them among the rules in force and the applied hooks.
+func (s *Server) unaskedRules() (u apitype.WrapUnasked) {
+	u.Rules = s.Rules.Engine().Own(judge.Own()...)
+	for _, h := range s.hooks.book.Config().Hooks {
+		asked := slices.ContainsFunc(judge.Own(), func(id bailey.CapabilityID) bool {
+			return h.Matches(hook.PreToolUse{ToolName: string(id)}) || h.Matches(hook.PostToolUse{ToolName: string(id)})
+		})
+		if asked {
+			u.Hooks = append(u.Hooks, strings.Join(h.Argv, " "))
+		}
+	}
+	return u
+}
+
+// startWrap is the operator command: the policy decides, and the ledger entry is written before the agent runs.
+func (s *Server) startWrap(ctx context.Context, w apitype.WrapQuery,
+	from gateway.Caller) (begun apitype.WrapBegun, err error) {
+	if w.ID == "" || w.Agent == "" || w.Project == "" || w.PlanDigest == "" {
+		return begun, bailey.Invalid.New("a wrap names an agent, a project and a plan", "")
+	}
+	w.At, w.Operator, w.Person = time.Now().UTC(), from.Operator, from.Principal.Person
+	d := s.kill.Before(s.Rules).Decide(w.Request(from.Call))
+	w.Rules, w.Policy = d.Rules, d.Policy
+	if d.Effect != bailey.Allow {
+		return begun, wrapDenied(d)
+	}
+	if err := s.workspaces.Fit(w.Project); err != nil {
+		return begun, err
+	}
+	bearer, id, err := s.sessions.IssueWall(ctx, w.Agent, w.Project)
+	if err != nil {
+		return begun, err
+	}
+	w.Session = id
+	cage := w.Cage
+	if cage.Plan = w.Plan; s.redaction.Value(id, cage.Plan) != any(cage.Plan) {
+		cage.Plan = ""
+	}
+	argv := w.Argv
+	if w.Argv = nil; argv != nil {
+		words, err := s.redactValue(id, argv)
+		if err != nil {
+			return begun, err
+		}
+		if b, err := json.Marshal(words); err == nil && len(b) <= bailey.InlineCap {
+			json.Unmarshal(b, &w.Argv)
+		}
+	}
+	if err := s.scribe.noteCaged(ctx, apitype.WrapStart, w.WrapStarting, &cage); err != nil {
+		return begun, err
+	}
+	return apitype.WrapBegun{Session: id, Bearer: bearer, Unasked: s.unaskedRules()}, nil
+}
+
+// wrapDenied returns an error that names the denying rule. A rule that asks denies too: the operator who would approve
+// can change the rule instead.
+func wrapDenied(d bailey.Decision) error {
+	hint := "write a permit for Action::\"agent.wrap\", then bailey policy apply; the starter policy's rule wrap allows 4096 MiB and 1024 tasks in a full cage (bailey policy show)"
+	why := d.Reason
+	for _, r := range slices.Concat(d.Rules, d.Asks) {
+		why = fmt.Sprintf("%s (rule %s, %s)", d.Reason, r.ID, r.Source)
+		hint = "leave out what the rule does not want, or change it, then bailey policy apply"
+		break
+	}
+	return bailey.Denied.New("policy does not let this agent be wrapped so: "+why, hint)
+}
+
+func (s *Server) reportRefusals(ctx context.Context, w apitype.WrapRefusals,
+	from gateway.Caller) (localapi.None, error) {
+	w.At = time.Now().UTC()
+	w.Bound()
+	for i := range w.Lines {
+		l := &w.Lines[i]
+		l.Target, l.Reason, l.Hint = s.redaction.Text(from.Session.ID, l.Target), s.redaction.Text(from.Session.ID,
+			l.Reason), s.redaction.Text(from.Session.ID, l.Hint)
+	}
+	w.Bound()
+	return localapi.None{}, s.scribe.recordEvent(ctx, apitype.WrapRefused, w)
+}
+
+func (s *Server) endWrap(ctx context.Context, w apitype.WrapEnding, _ gateway.Caller) (localapi.None, error) {
+	w.At = time.Now().UTC()
+	w.Bound()
+	return localapi.None{}, s.scribe.recordEvent(ctx, apitype.WrapEnd, w)
+}
+
+// listWraps is the query of wrap --log.
+func (s *Server) listWraps(context.Context, localapi.None, gateway.Caller) (apitype.WrapsKnown, error) {
+	return s.wrapsNow(), nil
+}
+
+func (s *Server) wrapsNow() apitype.WrapsKnown {
+	s.scribe.mu.Lock()
+	defer s.scribe.mu.Unlock()
+	return s.scribe.lore.Wraps
 }

@@ -28,9 +28,13 @@ package sshsig
 
 import (
 	"bytes"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/sha512"
+	"encoding/base64"
 	"fmt"
+	"math/big"
+	"slices"
 
 	"golang.org/x/crypto/ssh"
 
@@ -98,4 +102,176 @@ func (e *envelope) signedData(message []byte) []byte {
 
 func deniedError(message, hint string) error {
 	return bailey.Denied.New(message, hint)
+}
+
+const (
+	magic = "SSHSIG"
+	begin = "-----BEGIN SSH SIGNATURE-----\n"
+	end   = "-----END SSH SIGNATURE-----"
+
+	// maxSignature bounds the armored text in bytes. An RSA key of 16384 bits, the largest, produces less than 6 KiB.
+	maxSignature = 16 << 10
+	maxLine      = 76 // bytes of base64; ssh-keygen writes 70, other tools 76
+)
+
+// envelope holds the fields of the armored data, in their order.
+type envelope struct {
+	Magic     [len(magic)]byte
+	Version   uint32
+	Key       []byte
+	Namespace string
+	Reserved  string
+	Hash      string
+	Signature []byte
+}
+
+// parseEnvelope decodes an envelope and returns an error if the envelope is not in its one encoding.
+func parseEnvelope(armored []byte) (*envelope, error) {
+	raw, err := decodeArmor(armored)
+	if err != nil {
+		return nil, err
+	}
+	var e envelope
+	if !bytes.HasPrefix(raw, []byte(magic)) {
+		return nil, invalidError("the signature does not begin with " + magic)
+	}
+	if err := ssh.Unmarshal(raw, &e); err != nil {
+		return nil, invalidError("the signature is cut short, or has bytes behind its end")
+	}
+	switch {
+	case e.Version != 1:
+		return nil, invalidError(fmt.Sprintf("the signature is of version %d, only 1 is known", e.Version))
+	case !bytes.Equal(ssh.Marshal(e), raw):
+		return nil, invalidError("the signature is not in its one encoding")
+	case e.Namespace == "":
+		return nil, invalidError("the signature names no namespace")
+	case e.Reserved != "":
+		return nil, invalidError("the signature's reserved field is not empty")
+	case e.Hash != "sha256" && e.Hash != "sha512":
+		return nil, invalidError(fmt.Sprintf("the signature is over hash %.40q, only sha256 and sha512 are taken",
+			e.Hash))
+	}
+	return &e, nil
+}
+
+// decodeArmor removes the first and the last line and decodes the base64 between them. It checks the lines first because
+// the decoder skips newlines.
+func decodeArmor(armored []byte) ([]byte, error) {
+	if len(armored) > maxSignature {
+		return nil, invalidError(fmt.Sprintf("the signature has %d bytes, at most %d are read", len(armored),
+			maxSignature))
+	}
+	body, ok := bytes.CutPrefix(armored, []byte(begin))
+	if !ok {
+		return nil, invalidError("the signature does not begin with the line " + begin[:len(begin)-1])
+	}
+	body, ok = bytes.CutSuffix(bytes.TrimSuffix(body, []byte("\n")), []byte("\n"+end))
+	if !ok {
+		return nil, invalidError("the signature does not end with the line " + end)
+	}
+	for line := range bytes.SplitSeq(body, []byte("\n")) {
+		if len(line) == 0 || len(line) > maxLine || bytes.IndexByte(line, '\r') >= 0 {
+			return nil, invalidError("a line of the signature is empty, too long, or ends in a carriage return")
+		}
+	}
+	raw, err := base64.StdEncoding.Strict().DecodeString(string(body))
+	if err != nil {
+		return nil, invalidError("the signature's lines are not base64")
+	}
+	return raw, nil
+}
+
+func invalidError(message string) error {
+	return bailey.Invalid.New(message, "give the file that ssh-keygen -Y sign wrote, as it is")
+}
+
+// flagPresent is the lowest bit of an authenticator's flags. It is set if a person touched the key (FIDO2, section 6.1
+// of WebAuthn, "UP").
+const flagPresent = 0x01
+
+// assertion follows the signature of a security key (PROTOCOL.u2f).
+type assertion struct {
+	Flags   byte
+	Counter uint32
+}
+
+// verifySignature checks one signature by k over data and reports whether a person touched the key.
+func (k *Key) verifySignature(data, blob []byte) (touch bool, err error) {
+	sig, a, err := k.parseSignature(blob)
+	if err != nil {
+		return false, err
+	}
+	if k.sk {
+		data = fidoSignedData(k.app, *a, data)
+	}
+	if k.plain.Verify(data, sig) != nil {
+		return false, deniedError("the signature is not that of key "+k.Fingerprint()+" over this text",
+			"sign the text again, exactly as it is")
+	}
+	return k.sk && a.Flags&flagPresent != 0, nil
+}
+
+// fidoSignedData returns the bytes that a security key signs instead of data.
+func fidoSignedData(app string, a assertion, data []byte) []byte {
+	where, what := sha256.Sum256([]byte(app)), sha256.Sum256(data)
+	return slices.Concat(where[:], ssh.Marshal(a), what[:])
+}
+
+// parseSignature strictly decodes a signature in the form of its key's type. The library alone would accept an RSA signature that
+// is too short, and SHA-1 in addition to SHA-2 (RFC 8332, section 3).
+func (k *Key) parseSignature(blob []byte) (*ssh.Signature, *assertion, error) {
+	var w struct {
+		Format string
+		Blob   []byte
+		Rest   []byte `ssh:"rest"`
+	}
+	if ssh.Unmarshal(blob, &w) != nil {
+		return nil, nil, invalidError("the signature proper is cut short")
+	}
+	if !slices.Contains(k.signatureFormats(), w.Format) {
+		return nil, nil, deniedError(fmt.Sprintf("the signature is made with %.60q, key %s signs with %v", w.Format,
+			k.Fingerprint(), k.signatureFormats()), "sign with ssh-keygen -Y sign")
+	}
+	var a *assertion
+	if k.sk {
+		a = new(assertion)
+		if ssh.Unmarshal(w.Rest, a) != nil {
+			return nil, nil, invalidError("flags and counter of the security key are not five bytes")
+		}
+		w.Format = k.plain.Type()
+	} else if len(w.Rest) > 0 {
+		return nil, nil, invalidError("bytes stand behind the signature proper")
+	}
+	if !k.isCanonical(w.Blob) {
+		return nil, nil, invalidError("the signature proper is not in its one encoding")
+	}
+	return &ssh.Signature{Format: w.Format, Blob: w.Blob}, a, nil
+}
+
+// signatureFormats returns the names of the algorithms that the key may sign with.
+func (k *Key) signatureFormats() []string {
+	switch t := k.plain.Type(); {
+	case t == ssh.KeyAlgoRSA:
+		return []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
+	case k.sk && t == ssh.KeyAlgoED25519:
+		return []string{ssh.KeyAlgoSKED25519}
+	case k.sk:
+		return []string{ssh.KeyAlgoSKECDSA256}
+	default:
+		return []string{t}
+	}
+}
+
+// isCanonical reports whether blob is the one encoding of the numbers in it.
+func (k *Key) isCanonical(blob []byte) bool {
+	switch pub := cryptoKey(k.plain).(type) {
+	case *rsa.PublicKey:
+		return len(blob) == pub.Size()
+	default:
+		if k.plain.Type() == ssh.KeyAlgoED25519 {
+			return len(blob) == 64
+		}
+		var w struct{ R, S *big.Int }
+		return ssh.Unmarshal(blob, &w) == nil && bytes.Equal(ssh.Marshal(w), blob)
+	}
 }

@@ -1,7 +1,28 @@
+// Package tui is the terminal UI. It shows open questions, current calls, receipts and standing grants, and has the
+// switch that stops everything. It reads through [Look] and acts through [Hand] when a person says so. It decides
+// nothing.
+//
+// Its rules:
+//
+//   - A question is shown completely, from the same text that an answer binds. Information that helps to read it
+//     follows below.
+//   - Every dialog starts at No. Escape is No, and Enter on No is No: to grant, a person must move to Yes or type y.
+//     A key counts only if no other key came for 300 ms, so that keys typed before a dialog was visible do not
+//     answer it.
+//   - The screen does not change while a person works: a new question rings the bell and is announced, but opens
+//     nothing.
+//   - Foreign text cannot act on the terminal: control characters, direction marks and invisible characters are
+//     escaped ([seen]).
+//   - Colour must not be the only carrier of information. Any terminal size works: text that does not fit is scrolled or
+//     cut with an ellipsis.
+//
+// [Run] uses the whole screen. [Plain] works line by line, for screen readers and simple terminals.
 package tui
 
 import (
 	"context"
+	"errors"
+	"os"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -267,4 +288,18 @@ func errorLines(i textStyler, err error, w int) (lines []string) {
 		lines = append(lines, i.errorText(piece))
 	}
 	return lines
+}
+
+// Run shows the whole screen on a terminal until the user quits, or until ctx ends, and then returns the cause of that.
+func Run(ctx context.Context, c Config, in, out *os.File) error {
+	p := tea.NewProgram(New(ctx, c), tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out),
+		tea.WithoutSignalHandler(), tea.WithFPS(20))
+	_, err := p.Run()
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, tea.ErrProgramPanic):
+		return bailey.Internal.Wrap(err, "the screen broke", "bailey tui --plain shows the same line by line")
+	}
+	return err
 }

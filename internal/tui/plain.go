@@ -195,3 +195,193 @@ func (s *plainScreen) readInput(ctx context.Context) (string, bool) {
 		return "", false
 	}
 }
+
+const plainHelp = `list               the questions that are open
+show N             question N, whole
+approve N          shows question N, asks, and grants it
+deny N REASON      refuses question N; the agent is told the reason
+live               the calls that are under way
+receipts WORDS     receipts, newest first: a capability, a status, agent=NAME, since=7d
+more               those before them
+receipt ID         one receipt, whole
+verify             verifies the ledger
+grants             the grants that stand
+revoke ID          takes one back
+stop REASON        stops everything
+resume             carries calls again
+wake               starts a gateway where none runs
+quit               ends this program`
+
+// runCommand executes one command, and reports whether it was the last.
+func (s *plainScreen) runCommand(ctx context.Context, line string) (quit bool) {
+	word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+	rest = strings.TrimSpace(rest)
+	switch strings.ToLower(word) {
+	case "":
+	case "q", "quit", "exit":
+		return true
+	case "help", "?":
+		s.printLine("%s", plainHelp)
+	case "list", "l", "inbox":
+		s.printQuestions()
+	case "show", "approve", "deny":
+		s.answerQuestion(ctx, strings.ToLower(word), rest)
+	case "live":
+		s.printLiveCalls()
+	case "receipts":
+		s.printReceipts(ctx, rest, 0)
+	case "more":
+		if s.more == 0 {
+			s.printLine("There are no more.")
+		} else {
+			s.printReceipts(ctx, s.words, s.more)
+		}
+	case "receipt":
+		lines, err := s.c.Look.Receipt(ctx, bailey.ReceiptID(rest))
+		s.printSection("Receipt "+escapeText(rest)+":", lines, err)
+	case "verify":
+		v, err := s.c.Look.Verify(ctx)
+		title := "The ledger holds."
+		if !v.OK {
+			title = "THE LEDGER DOES NOT HOLD."
+		}
+		s.printSection(title, v.Lines, err)
+	case "grants":
+		s.printGrants(ctx)
+	case "revoke":
+		if s.confirmAction(ctx, "Revoke the grant "+escapeText(rest)+"?") {
+			s.printOutcome(s.c.Hand.Revoke(ctx, bailey.GrantID(rest)))
+		}
+	case "stop", "kill":
+		if s.confirmAction(ctx, "Stop everything now? Every call ends, and every later one is refused.") {
+			s.printOutcome(s.c.Hand.Kill(ctx, escapeText(rest)))
+		}
+	case "resume":
+		if s.confirmAction(ctx, "Carry calls again?") {
+			s.printOutcome(s.c.Hand.Resume(ctx))
+		}
+	case "wake":
+		s.printOutcome("", s.c.Hand.Wake(ctx))
+	default:
+		s.printLine("There is no command %q. Say help.", word)
+	}
+	return false
+}
+
+// answerQuestion shows a question, and grants or denies it.
+func (s *plainScreen) answerQuestion(ctx context.Context, verb, rest string) {
+	word, reason, _ := strings.Cut(rest, " ")
+	id, ok := s.findQuestion(word)
+	if !ok {
+		return
+	}
+	q, err := s.c.Look.Question(ctx, id)
+	if err != nil {
+		s.printOutcome("", err)
+		return
+	}
+	if verb == "deny" {
+		if s.confirmAction(ctx, "Deny "+escapeText(string(q.Call))+" to "+escapeText(q.Agent)+"?") {
+			s.printOutcome(s.c.Hand.Deny(ctx, id, escapeText(strings.TrimSpace(reason))))
+		}
+		return
+	}
+	s.printLine("Question %d, whole:", s.numbers[id])
+	label := ""
+	for _, f := range q.allFields(s.c.currentTime()) {
+		if f.label != "" {
+			label = f.label
+		}
+		s.printLine("%s: %s", label, escapeText(f.text))
+	}
+	if verb == "approve" && s.confirmAction(ctx, "Grant "+escapeText(string(q.Call))+" to "+escapeText(q.Agent)+"?") {
+		s.grantQuestion(ctx, q)
+	}
+}
+
+func (s *plainScreen) grantQuestion(ctx context.Context, q Question) {
+	signature := ""
+	if s.c.Sign != nil {
+		var err error
+		if signature, err = s.c.Sign(ctx, q.Text); err != nil {
+			s.printOutcome("", err)
+			return
+		}
+	}
+	s.printOutcome(s.c.Hand.Grant(ctx, q, signature))
+}
+
+// printOutcome reports the result of an action.
+func (s *plainScreen) printOutcome(words string, err error) {
+	switch {
+	case err != nil:
+		s.printLine("It was not done: %s", escapeText(inWords(err)))
+	case words != "":
+		s.printLine("%s", escapeText(words))
+	default:
+		s.printLine("Done.")
+	}
+}
+
+func (s *plainScreen) printSection(title string, lines []string, err error) {
+	if err != nil {
+		s.printOutcome("", err)
+		return
+	}
+	s.printLine("%s", title)
+	for _, l := range lines {
+		s.printLine("%s", escapeText(l))
+	}
+}
+
+func (s *plainScreen) printLiveCalls() {
+	if len(s.now.Calls) == 0 {
+		s.printLine("No call is under way.")
+	}
+	for _, c := range s.now.Calls {
+		s.printLine("%s by %s over %s, for %s, receipt %s", escapeText(string(c.Capability)), escapeText(c.Agent),
+			escapeText(c.Door), shortDuration(s.c.currentTime().Sub(c.Since)), escapeText(string(c.Receipt)))
+	}
+	for _, a := range s.now.Walls {
+		s.printLine("%s inside the wall of %s, for %s", escapeText(a.Agent), escapeText(a.Project),
+			shortDuration(s.c.currentTime().Sub(a.Since)))
+	}
+	for _, r := range s.now.Refused {
+		s.printLine("%s was refused inside the wall: %s %s", escapeText(r.Agent), escapeText(r.Reason),
+			escapeText(r.Hint))
+	}
+}
+
+func (s *plainScreen) printReceipts(ctx context.Context, words string, before uint64) {
+	page, err := s.c.Look.Receipts(ctx, words, before)
+	if err != nil {
+		s.printOutcome("", err)
+		return
+	}
+	s.words, s.more = words, page.Next
+	if len(page.Rows) == 0 {
+		s.printLine("No such receipts.")
+	}
+	for _, r := range page.Rows {
+		s.printLine("%s %s %s: %s %s", r.Started.UTC().Format(time.DateTime), escapeText(string(r.ID)),
+			escapeText(string(r.Capability)), escapeText(r.Status), escapeText(r.Why))
+	}
+	if page.Next > 0 {
+		s.printLine("There are more: say more.")
+	}
+}
+
+func (s *plainScreen) printGrants(ctx context.Context) {
+	list, err := s.c.Look.Grants(ctx)
+	if err != nil {
+		s.printOutcome("", err)
+		return
+	}
+	if len(list) == 0 {
+		s.printLine("No grant stands.")
+	}
+	for _, g := range list {
+		s.printLine("%s: %s to %s until %s, %s", escapeText(string(g.ID)), escapeText(string(g.Capability)),
+			escapeText(g.Agent), g.Until.UTC().Format(time.RFC3339), escapeText(g.termsText()))
+	}
+}

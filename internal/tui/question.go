@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -206,4 +207,142 @@ func (m *Model) signQuestion(q Question) tea.Cmd {
 	var signature string
 	run := signCommand(func() (err error) { signature, err = m.c.Sign(m.ctx, q.Text); return err })
 	return m.lend(run, func(err error) tea.Msg { return signedMsg{q, signature, err} })
+}
+
+// loadQuestion loads a complete question, and the previous question of the same kind.
+func (m *Model) loadQuestion(id bailey.ApprovalID) tea.Cmd {
+	last, fetch := m.lastBefore(id)
+	return m.ctxCmd(func(ctx context.Context) tea.Msg {
+		q, err := m.c.Look.Question(ctx, id)
+		if err == nil && last == nil && fetch != "" {
+			// it may just have ended; then there is nothing to compare with
+			if l, err := m.c.Look.Question(ctx, fetch); err == nil {
+				last = &l
+			}
+		}
+		return questionMsg{q, last, err}
+	})
+}
+
+// lastBefore returns the latest earlier question about the same capability of the same agent, as far as this program
+// knows it: the complete question, or its ID while it is open.
+func (m *Model) lastBefore(id bailey.ApprovalID) (whole *Question, open bailey.ApprovalID) {
+	n := slices.IndexFunc(m.now.Questions, func(q Question) bool { return q.ID == id })
+	if n < 0 {
+		return nil, ""
+	}
+	q := m.now.Questions[n]
+	var at time.Time
+	earlier := func(o Question) bool {
+		return o.ID != q.ID && o.Call == q.Call && o.Agent == q.Agent && o.AskedAt.Before(q.AskedAt) &&
+			o.AskedAt.After(at)
+	}
+	for _, o := range m.now.Questions {
+		if earlier(o) {
+			open, at = o.ID, o.AskedAt
+		}
+	}
+	for i, o := range m.before {
+		if earlier(o) || o.ID == open {
+			whole, at = &m.before[i], o.AskedAt
+		}
+	}
+	return whole, open
+}
+
+// mostRemembered limits the questions that are kept for comparison.
+const mostRemembered = 64
+
+// showQuestion shows a question. It replaces another question on top, so that stepping through similar ones does not stack
+// them. If no question to compare with is known, it searches earlier ones.
+func (m *Model) showQuestion(msg questionMsg) tea.Cmd {
+	if m.hasOpenDialog() {
+		return nil
+	}
+	if msg.err == nil {
+		m.before = slices.DeleteFunc(m.before, func(q Question) bool { return q.ID == msg.q.ID })
+		if m.before = append(m.before, msg.q); len(m.before) > mostRemembered {
+			m.before = slices.Delete(m.before, 0, 1)
+		}
+		if n := len(m.over); n > 0 {
+			if _, ok := m.over[n-1].(*questionScreen); ok {
+				m.over = m.over[:n-1]
+			}
+		}
+	}
+	m.pushScreen(&questionScreen{q: msg.q, last: msg.last}, msg.err)
+	if msg.err != nil || msg.last != nil {
+		return nil
+	}
+	return m.ctxCmd(func(ctx context.Context) tea.Msg {
+		last, err := m.c.Look.Before(ctx, msg.q)
+		if err != nil {
+			last = nil // the comparison is only an aid, not a part of the question
+		}
+		return previousMsg{msg.q.ID, last}
+	})
+}
+
+// attachPrevious adds the found question to the one that it is for, if that is still visible.
+func (m *Model) attachPrevious(msg previousMsg) {
+	if q, ok := m.topScreen().(*questionScreen); ok && q.q.ID == msg.id && q.last == nil {
+		q.last = msg.last
+	}
+}
+
+// diffLines returns the changes from old to now: removed lines with "- ", added lines with "+ ". Unchanged lines are
+// omitted.
+func diffLines(old, now []string) []string {
+	for len(old) > 0 && len(now) > 0 && old[0] == now[0] {
+		old, now = old[1:], now[1:]
+	}
+	for len(old) > 0 && len(now) > 0 && old[len(old)-1] == now[len(now)-1] {
+		old, now = old[:len(old)-1], now[:len(now)-1]
+	}
+	if len(old)*len(now) > mostCompared {
+		return append(prefixLines("- ", old), prefixLines("+ ", now)...)
+	}
+	return diffByLCS(old, now)
+}
+
+// mostCompared limits the memory of a comparison. If two texts differ in thousands of lines, they are treated as
+// unrelated.
+const mostCompared = 1 << 20
+
+func prefixLines(mark string, lines []string) (out []string) {
+	for _, l := range lines {
+		out = append(out, mark+l)
+	}
+	return out
+}
+
+// diffByLCS finds the longest common subsequence.
+func diffByLCS(old, now []string) []string {
+	// common[i][j] is the length of the longest common subsequence of old[i:] and now[j:].
+	common := make([][]int, len(old)+1)
+	for i := range common {
+		common[i] = make([]int, len(now)+1)
+	}
+	for i := len(old) - 1; i >= 0; i-- {
+		for j := len(now) - 1; j >= 0; j-- {
+			if common[i][j] = max(common[i+1][j], common[i][j+1]); old[i] == now[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			}
+		}
+	}
+	var out []string
+	i, j := 0, 0
+	for i < len(old) || j < len(now) {
+		switch {
+		case i < len(old) && j < len(now) && old[i] == now[j]:
+			i, j = i+1, j+1
+		case j == len(now) || i < len(old) && common[i+1][j] >= common[i][j+1]:
+			out = append(out, "- "+old[i])
+			i++
+		default:
+			out = append(out, "+ "+now[j])
+			j++
+		}
+	}
+	return out
 }

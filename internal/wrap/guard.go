@@ -3,11 +3,18 @@
 package wrap
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
+	"unicode"
 
 	"bailey"
 	"bailey/internal/guard"
@@ -302,4 +309,127 @@ func (f Found) linksInstructions(project, link string) bool {
 	rel, err := filepath.Rel(project, to)
 	return err == nil && filepath.Ext(link) == ".md" && filepath.Ext(to) == ".md" &&
 		slices.Contains(f.Paths, filepath.ToSlash(rel))
+}
+
+// AnyCase refuses a project in which a name also finds its file if it is written in the other case, for example .GIT
+// for .git. On Linux such a file system mostly belongs to another system and is reached over a network or from a
+// virtual machine. The kernel treats the two spellings as two files, so a mount over one does not protect the other.
+func (f Found) AnyCase(project string) error {
+	for _, path := range append([]string{"."}, f.Paths...) {
+		path := filepath.Join(project, filepath.FromSlash(path))
+		if anyCase(path) {
+			return bailey.Denied.New(path+
+				" is also found when its name is written in another case, so an agent could get around what keeps it",
+				"move the project to a file system where case counts, or start with --any-case if the agent may change its git configuration and hooks")
+		}
+	}
+	return nil
+}
+
+// anyCase reports whether the last name of a path finds the same file in the other case, without a second directory
+// entry.
+func anyCase(path string) bool {
+	dir, name := filepath.Split(path)
+	other := strings.Map(func(r rune) rune {
+		if unicode.IsUpper(r) {
+			return unicode.ToLower(r)
+		}
+		return unicode.ToUpper(r)
+	}, name)
+	own, err := os.Lstat(path)
+	if err != nil || other == name {
+		return false
+	}
+	found, err := os.Lstat(filepath.Join(dir, other))
+	if err != nil || !os.SameFile(own, found) {
+		return false
+	}
+	at, err := os.Open(dir)
+	if err != nil {
+		return true
+	}
+	defer at.Close()
+	names, err := at.Readdirnames(-1)
+	return err != nil || !slices.Contains(names, other) // otherwise it is another link to the file
+}
+
+// A mount protects a guarded file until a process outside the agent jail replaces that file: rename(2) removes the
+// mount in every namespace, and from then on the agent can write the new file. An editor cannot be prevented from doing
+// this. So a run records the state of the guarded files and reports at its end which have changed.
+
+// maxStamped limits the bytes of guarded files that are read each time. Beyond it a file counts by its size and time.
+const maxStamped = 64 << 20
+
+// stampPaths returns a digest for each path: file types, executable bits, contents.
+func stampPaths(project string, paths []string) (map[string]string, error) {
+	root, err := os.OpenRoot(project)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	s := &stamper{root: root, left: maxStamped}
+	all := map[string]string{}
+	for _, path := range paths {
+		sum := sha256.New()
+		s.addPath(sum, path)
+		all[path] = hex.EncodeToString(sum.Sum(nil))
+	}
+	return all, nil
+}
+
+type stamper struct {
+	root *os.Root
+	left int64
+}
+
+// addPath follows no link and opens only files and directories. If a file cannot be read, this fact is part of the stamp.
+func (s *stamper) addPath(sum hash.Hash, path string) {
+	info, err := s.root.Lstat(path)
+	if err != nil {
+		fmt.Fprintf(sum, "%q none\n", path)
+		return
+	}
+	fmt.Fprintf(sum, "%q %v\n", path, info.Mode()&(fs.ModeType|0o111))
+	switch {
+	case info.Mode()&fs.ModeSymlink != 0:
+		to, _ := s.root.Readlink(path)
+		fmt.Fprintf(sum, "to %q\n", to)
+	case info.Mode().IsRegular() && info.Size() > s.left:
+		fmt.Fprintf(sum, "%d bytes at %d\n", info.Size(), info.ModTime().UnixNano())
+	case info.Mode().IsRegular():
+		f, err := s.root.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			fmt.Fprintf(sum, "unread\n")
+			return
+		}
+		defer f.Close()
+		n, err := io.Copy(sum, io.LimitReader(f, info.Size()))
+		s.left -= n
+		fmt.Fprintf(sum, "\n%d bytes %v\n", info.Size(), err == nil)
+	case info.IsDir():
+		// by now it may be a pipe
+		d, err := s.root.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			fmt.Fprintf(sum, "unread\n")
+			return
+		}
+		names, err := d.Readdirnames(-1)
+		d.Close()
+		slices.Sort(names)
+		fmt.Fprintf(sum, "%d names %v\n", len(names), err == nil)
+		for _, name := range names {
+			s.addPath(sum, path+"/"+name)
+		}
+	}
+}
+
+// changedPaths returns the paths whose stamps differ.
+func changedPaths(before, now map[string]string) (list []string) {
+	for path, was := range before {
+		if now[path] != was {
+			list = append(list, path)
+		}
+	}
+	slices.Sort(list)
+	return list
 }

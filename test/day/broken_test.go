@@ -53,7 +53,7 @@ var broken = []struct{ stage, law, file, old, new, hours string }{
 		"r.currentRules().NewTable()", "redact.NewTable()", "hidden"},
 	{"outcome", "every exit is sealed", "internal/gate/gate.go",
 		"	defer func() { res = c.sealReceipt(seal, recover()) }()", "	_ = sealReceipt\n	defer func() { res = c.result(c.outcome()) }()", "history evening"},
-	{"ledger", "an entry's hash covers the one before", "audit/line.go",
+	{"ledger", "an entry's hash covers the one before", "audit/entry.go",
 		"	d.Write(prev[:])\n", "	d.Write(make([]byte, len(prev)))\n", "history keep evening outsider"},
 	{"ledger", "a plan stands before what names it", "internal/ledger/chain.go",
 		"	if p == nil || c.plans", "	if true || c.plans", "history byHand keep evening outsider"},
