@@ -90,7 +90,9 @@ func TestAttackPushBetweenLooks(t *testing.T) {
 		}
 		return func() {}
 	}
-	push(nil)
+	if res := push(nil); len(o.asked) == 0 {
+		t.Fatalf("no question was asked: %v", res.Err)
+	}
 	if seen := o.asked[0].Preview.Output.Text; !strings.Contains(seen, "pushes "+evil) || !strings.Contains(seen, "adds "+evil) || !strings.Contains(seen, "\n2\n") {
 		t.Errorf("it shows\n%s", seen)
 	}
