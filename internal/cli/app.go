@@ -406,8 +406,11 @@ func ProgramBeside(name string) (string, error) {
 	name += programSuffix
 	self, _ := os.Executable() // "" if unknown
 	for _, path := range []string{self, os.Args[0]} {
-		beside := filepath.Join(filepath.Dir(path), name)
-		if _, err := os.Stat(beside); err == nil && filepath.Base(path) != path {
+		dir, _ := filepath.Split(path)
+		if dir == "" { // a bare name was found in PATH; the current directory may be an agent's
+			continue
+		}
+		if beside := filepath.Join(dir, name); isFile(beside) {
 			return filepath.Abs(beside)
 		}
 	}
@@ -416,4 +419,9 @@ func ProgramBeside(name string) (string, error) {
 		return "", err
 	}
 	return filepath.Abs(path)
+}
+
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
 }
