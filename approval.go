@@ -42,7 +42,7 @@ func (l Level) Stricter(o Level) Level {
 }
 
 // Question is the question to a person: the complete call and the rules that ask. Text contains all of it in canonical
-// form (package canon), and an answer binds exactly this text. Fields without a JSON name are part of the text.
+// form (package approvaltext), and an answer binds exactly this text. Fields without a JSON name are part of the text.
 type Question struct {
 	ID        ApprovalID   `json:"id"`
 	Receipt   ReceiptID    `json:"receipt"`
@@ -158,7 +158,7 @@ type Answer struct {
 
 // Grant is a standing grant. During its lifetime, calls of the capability by the principal need no individual answer
 // for these rules, as long as the rules have the same meaning. An answer binds the canonical text of the grant (package
-// canon).
+// approvaltext).
 type Grant struct {
 	ID         GrantID
 	Capability CapabilityID

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"bailey/internal/canon"
+	"bailey/internal/approvaltext"
 	"bailey/internal/ktest"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
@@ -166,7 +166,7 @@ func TestHTTPAnswers(t *testing.T) {
 	}
 	code, q := d.request("GET", "/v1/approvals/"+d.id, "", nil)
 	text, _ := q["text"].(string)
-	if code != 200 || canon.Digest(text) != q["digest"] {
+	if code != 200 || approvaltext.Digest(text) != q["digest"] {
 		t.Fatalf("%d %v", code, q)
 	}
 	if code, v := d.request("GET", "/v1/grants", "", nil); code != 200 || v["grants"] == nil {
@@ -180,8 +180,8 @@ func TestHTTPAnswers(t *testing.T) {
 		"unsigned":             {map[string]any{"digest": q["digest"], "grant": true}, 403},
 		"signed with nothing":  {map[string]any{"digest": q["digest"], "grant": true, "signature": ""}, 403},
 		"another's purpose":    {map[string]any{"digest": q["digest"], "grant": true, "signature": d.signed(text, "git")}, 403},
-		"another text":         {map[string]any{"digest": q["digest"], "grant": true, "signature": d.signed(text+" ", canon.Namespace)}, 403},
-		"another digest":       {map[string]any{"digest": strings.Repeat("0", 64), "grant": true, "signature": d.signed(text, canon.Namespace)}, 409},
+		"another text":         {map[string]any{"digest": q["digest"], "grant": true, "signature": d.signed(text+" ", approvaltext.Namespace)}, 403},
+		"another digest":       {map[string]any{"digest": strings.Repeat("0", 64), "grant": true, "signature": d.signed(text, approvaltext.Namespace)}, 409},
 		"no signature at all":  {map[string]any{"digest": q["digest"], "grant": true, "signature": "yes"}, 400},
 		"signature and reason": {map[string]any{"digest": q["digest"], "grant": true, "signature": "x", "reason": "r"}, 400},
 	} {
@@ -189,11 +189,11 @@ func TestHTTPAnswers(t *testing.T) {
 			t.Errorf("%s: %d %v, want %d", name, code, v, c.code)
 		}
 	}
-	code, v := d.request("POST", answer, body(map[string]any{"digest": q["digest"], "grant": true, "signature": d.signed(text, canon.Namespace)}), nil)
+	code, v := d.request("POST", answer, body(map[string]any{"digest": q["digest"], "grant": true, "signature": d.signed(text, approvaltext.Namespace)}), nil)
 	if code != 200 || v["ok"] != true || v["granted"] != true {
 		t.Fatalf("%d %v", code, v)
 	}
-	if code, v := d.request("POST", answer, body(map[string]any{"digest": q["digest"], "grant": true, "signature": d.signed(text, canon.Namespace)}), nil); code != 409 {
+	if code, v := d.request("POST", answer, body(map[string]any{"digest": q["digest"], "grant": true, "signature": d.signed(text, approvaltext.Namespace)}), nil); code != 409 {
 		t.Errorf("again: %d %v", code, v)
 	}
 	d.must(d.program, "run", "system.date")
@@ -219,7 +219,7 @@ func TestHTTPNeverLocal(t *testing.T) {
 	d := newHTTPDoor(t, false)
 	_, q := d.request("GET", "/v1/approvals/"+d.id, "", nil)
 	text, _ := q["text"].(string)
-	for name, signature := range map[string]string{"unsigned": "", "signed by nobody who is trusted": d.signed(text, canon.Namespace)} {
+	for name, signature := range map[string]string{"unsigned": "", "signed by nobody who is trusted": d.signed(text, approvaltext.Namespace)} {
 		if code, v := d.request("POST", "/v1/approvals/"+d.id+"/answer", body(map[string]any{"digest": q["digest"], "grant": true, "signature": signature}), nil); code != 403 {
 			t.Errorf("%s: %d %v", name, code, v)
 		}

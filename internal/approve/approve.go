@@ -13,7 +13,7 @@
 // [bailey.Question], "answer", whose data is an [Event], "use" ([Use]), "grant" ([Standing]) and "grant.revoke"
 // ([Revoked]).
 //
-// An answer applies to the question's text, which package canon specifies, or to the text of a grant.
+// An answer applies to the question's text, which package approvaltext specifies, or to the text of a grant.
 package approve
 
 import (
@@ -30,7 +30,7 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/canon"
+	"bailey/internal/approvaltext"
 )
 
 const (
@@ -143,7 +143,7 @@ func New(c Config) *Queue {
 // not be recorded, too many questions are open, or ctx ended, which leaves the question open.
 func (u *Queue) Ask(ctx context.Context, q bailey.Question) (bailey.Answer, error) {
 	q = cloneQuestion(q)
-	q.Subject, q.Alike = canon.Subject(q, u.c.Key)
+	q.Subject, q.Alike = approvaltext.Subject(q, u.c.Key)
 	for {
 		if err := ctx.Err(); err != nil {
 			return bailey.Answer{}, waitEndedError(q.ID, context.Cause(ctx))
@@ -288,8 +288,8 @@ const maxQuestion = 56 << 10
 // be recorded completely. The error does not contain the length: that would tell the agent how much a preview showed
 // before a person allowed it. The values are removed: only the text is shown and kept.
 func (u *Queue) renderQuestion(q bailey.Question) (bailey.Question, error) {
-	q.Text = canon.Text(q, u.c.Key)
-	q.Digest = canon.Digest(q.Text)
+	q.Text = approvaltext.Text(q, u.c.Key)
+	q.Digest = approvaltext.Digest(q.Text)
 	b, err := json.Marshal(q)
 	if err != nil {
 		return q, err

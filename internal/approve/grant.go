@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/canon"
+	"bailey/internal/approvaltext"
 )
 
 const (
@@ -40,7 +40,7 @@ func (u *Queue) Draft(id bailey.ApprovalID, long time.Duration) (text string, er
 	now := u.c.Now()
 	g := bailey.Grant{ID: bailey.NewGrantID(), Capability: e.q.Call, Principal: e.q.Principal, Rules: e.q.Rules,
 		Nonce: newNonce(), Given: now, Until: now.Add(long)}
-	text = canon.GrantText(g)
+	text = approvaltext.GrantText(g)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	maps.DeleteFunc(u.drafts, func(_ bailey.GrantID, d draft) bool { return now.Sub(d.at) >= draftTTL })
@@ -87,7 +87,7 @@ func (u *Queue) recordStanding(ctx context.Context, id bailey.GrantID, g Given) 
 		return Standing{}, err
 	}
 	now := u.c.Now()
-	grant, err := canon.ParseGrant(d.text)
+	grant, err := approvaltext.ParseGrant(d.text)
 	if err != nil {
 		return Standing{}, err
 	}
@@ -119,7 +119,7 @@ func (u *Queue) findDraft(id bailey.GrantID, g Given) (d draft, e *entry, err er
 	case !ok || u.c.Now().Sub(d.at) >= draftTTL:
 		return d, nil, bailey.NotFound.Errorf("bailey approve ID --for 1h begins anew",
 			"no grant %q is being given", id)
-	case canon.Digest(d.text) != g.Digest:
+	case approvaltext.Digest(d.text) != g.Digest:
 		return d, nil, bailey.Conflict.New("the answer is to another text than that of the grant",
 			"bailey approve ID --for 1h begins anew")
 	case n >= maxGrants:
@@ -203,7 +203,7 @@ func (u *Queue) findCovering(q bailey.Question) (Standing, bool) {
 // coversQuestion reports whether the grant is for the same capability and principal, and contains every asking rule with the
 // same meaning.
 func (u *Queue) coversQuestion(s Standing, q bailey.Question) bool {
-	g, err := canon.ParseGrant(s.Text)
+	g, err := approvaltext.ParseGrant(s.Text)
 	if err != nil || len(q.Rules) == 0 || checkStandable(q, time.Second) != nil {
 		return false
 	}
@@ -217,8 +217,8 @@ func (u *Queue) coversQuestion(s Standing, q bailey.Question) bool {
 
 // isGrantValid proves a grant again: its author must still have the right to give it.
 func (u *Queue) isGrantValid(s Standing) bool {
-	g, err := canon.ParseGrant(s.Text)
-	if err != nil || g.ID != s.ID || canon.Digest(s.Text) != s.By.Digest || hasPassed(u.c.Now(), g.Until) ||
+	g, err := approvaltext.ParseGrant(s.Text)
+	if err != nil || g.ID != s.ID || approvaltext.Digest(s.Text) != s.By.Digest || hasPassed(u.c.Now(), g.Until) ||
 		hasPassed(u.c.Now(), s.Until) {
 		return false
 	}

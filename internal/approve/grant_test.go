@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/canon"
+	"bailey/internal/approvaltext"
 )
 
 // give drafts a standing grant for a question and gives it under the given name.
@@ -17,11 +17,11 @@ func give(t *testing.T, u *Queue, id bailey.ApprovalID, name string, long time.D
 	if err != nil {
 		return Standing{}, err
 	}
-	g, err := canon.ParseGrant(text)
+	g, err := approvaltext.ParseGrant(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return u.Stand(t.Context(), g.ID, Given{Digest: canon.Digest(text), Grant: true, Signature: name + " over " + text})
+	return u.Stand(t.Context(), g.ID, Given{Digest: approvaltext.Digest(text), Grant: true, Signature: name + " over " + text})
 }
 
 // TestStandingGrant checks that a grant answers open and later questions with the same capability, agent and rules
@@ -142,12 +142,12 @@ func TestGrantsThatCannotStand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, _ := canon.ParseGrant(text)
+	g, _ := approvaltext.ParseGrant(text)
 	e, _ := u.findOpen("a-1")
 	q := e.q
 	for name, in := range map[string]Given{
-		"the question's signature": {Digest: canon.Digest(text), Grant: true, Signature: "ada over " + q.Text},
-		"nobody known":             {Digest: canon.Digest(text), Grant: true, Signature: "mallory over " + text},
+		"the question's signature": {Digest: approvaltext.Digest(text), Grant: true, Signature: "ada over " + q.Text},
+		"nobody known":             {Digest: approvaltext.Digest(text), Grant: true, Signature: "mallory over " + text},
 		"another text":             {Digest: q.Digest, Grant: true, Signature: "ada over " + text},
 	} {
 		if _, err := u.Stand(t.Context(), g.ID, in); err == nil || len(u.Grants()) != 0 {
@@ -160,11 +160,11 @@ func TestGrantsThatCannotStand(t *testing.T) {
 		t.Error(err)
 	}
 	b.refuse = map[string]error{"grant": errors.New("no space left on device")}
-	if _, err := u.Stand(t.Context(), g.ID, Given{Digest: canon.Digest(text), Grant: true, Signature: "ada over " + text}); !errors.Is(err, bailey.Unavailable) || len(u.Grants()) != 0 {
+	if _, err := u.Stand(t.Context(), g.ID, Given{Digest: approvaltext.Digest(text), Grant: true, Signature: "ada over " + text}); !errors.Is(err, bailey.Unavailable) || len(u.Grants()) != 0 {
 		t.Errorf("what is not recorded stands: %v", err)
 	}
 	b.refuse = map[string]error{"use": errors.New("no space left on device")}
-	if _, err := u.Stand(t.Context(), g.ID, Given{Digest: canon.Digest(text), Grant: true, Signature: "ada over " + text}); err != nil {
+	if _, err := u.Stand(t.Context(), g.ID, Given{Digest: approvaltext.Digest(text), Grant: true, Signature: "ada over " + text}); err != nil {
 		t.Fatal(err)
 	}
 	// a call that it answered, and another that it covers

@@ -12,13 +12,13 @@ import (
 	"unsafe"
 
 	"bailey"
-	"bailey/internal/canon"
+	"bailey/internal/approvaltext"
 )
 
 // asIf returns the text that the question q would have for a call with the given values.
 func asIf(q bailey.Question, values bailey.Question) string {
 	values.ID, values.Receipt, values.Nonce, values.AskedAt, values.Expires, values.Until = q.ID, q.Receipt, q.Nonce, q.AskedAt, q.Expires, q.Until
-	return canon.Text(values, []byte("key"))
+	return approvaltext.Text(values, []byte("key"))
 }
 
 // TestAskedAnewIsBound checks that if a call must ask again because its grant no longer counts, the new question is
@@ -62,7 +62,7 @@ func TestForgedBinding(t *testing.T) {
 	t.Run("an answer to another call", func(t *testing.T) {
 		b, call, k := granted(t, one)
 		evil := again(other(call))
-		k.Question.Subject, k.Question.Alike = canon.Subject(evil, []byte("key"))
+		k.Question.Subject, k.Question.Alike = approvaltext.Subject(evil, []byte("key"))
 		b.past.Questions["a-1"] = k
 		u, _ := queue(b)
 		if a := ask(t, u, evil); len(a.Granted) > 0 {
@@ -152,7 +152,7 @@ func TestGrantGivenMeanwhile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, _ := canon.ParseGrant(text)
+		g, _ := approvaltext.ParseGrant(text)
 		late := again(other(call))
 		late.Patience = time.Minute
 		note, written := u.c.Note, make(chan struct{})
@@ -166,7 +166,7 @@ func TestGrantGivenMeanwhile(t *testing.T) {
 		done := make(chan bailey.Answer, 1)
 		go func() { done <- ask(t, u, late) }()
 		synctest.Wait()
-		if _, err := u.Stand(t.Context(), g.ID, Given{Digest: canon.Digest(text), Grant: true, Signature: "ada over " + text}); err != nil {
+		if _, err := u.Stand(t.Context(), g.ID, Given{Digest: approvaltext.Digest(text), Grant: true, Signature: "ada over " + text}); err != nil {
 			t.Fatal(err)
 		}
 		close(written)

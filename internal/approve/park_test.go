@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/canon"
+	"bailey/internal/approvaltext"
 )
 
 func again(q bailey.Question) bailey.Question {
@@ -64,7 +64,7 @@ func TestParked(t *testing.T) {
 		t.Errorf("other arguments took it: %+v", a)
 	}
 	a := ask(t, u, again(call))
-	if a.Question != "a-1" || len(a.Granted) != 1 || canon.Digest(a.Text) == "" || len(a.Signatures) != 1 {
+	if a.Question != "a-1" || len(a.Granted) != 1 || approvaltext.Digest(a.Text) == "" || len(a.Signatures) != 1 {
 		t.Errorf("%+v", a)
 	}
 	if a := ask(t, u, again(call)); !a.Pending || a.Question == "a-1" {
@@ -362,7 +362,7 @@ func TestForgedState(t *testing.T) {
 	k := b.past.Questions["a-1"]
 	for name, change := range map[string]func(*Kept){
 		"text": func(k *Kept) { k.Question.Text = strings.Replace(k.Question.Text, "push", "pull", 1) },
-		"form": func(k *Kept) { k.Question.Text = "x"; k.Question.Digest = canon.Digest("x") },
+		"form": func(k *Kept) { k.Question.Text = "x"; k.Question.Digest = approvaltext.Digest("x") },
 	} {
 		forged := k
 		change(&forged)

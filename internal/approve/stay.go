@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/canon"
+	"bailey/internal/approvaltext"
 )
 
 // waitForAnswer waits for the answer to e as long as q's caller does, and uses it. If again is true, another call has used the
@@ -136,7 +136,7 @@ func (u *Queue) lapseReason(e *entry) string {
 // question's own fields, must equal the answered text.
 func (u *Queue) mismatchReason(e *entry, q bailey.Question) string {
 	q.ID, q.Receipt, q.Nonce, q.AskedAt, q.Expires, q.Until = e.q.ID, e.q.Receipt, e.q.Nonce, e.q.AskedAt, e.q.Expires, e.q.Until
-	if canon.Text(q, u.c.Key) != e.q.Text {
+	if approvaltext.Text(q, u.c.Key) != e.q.Text {
 		return "its text is of another call"
 	}
 	return ""
@@ -156,8 +156,8 @@ func (u *Queue) runsUntil(e *entry) time.Time {
 // restoreState takes over the state of another queue. Grants are proven again when they are used.
 func (u *Queue) restoreState(past State) {
 	for id, k := range past.Questions {
-		q, err := canon.Parse(k.Question.Text)
-		if err != nil || q.ID != id || canon.Digest(k.Question.Text) != k.Question.Digest {
+		q, err := approvaltext.Parse(k.Question.Text)
+		if err != nil || q.ID != id || approvaltext.Digest(k.Question.Text) != k.Question.Digest {
 			u.c.Log.Error("a question of the ledger is none", "question", id, "err", err)
 			continue
 		}

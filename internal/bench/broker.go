@@ -20,8 +20,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
+	"bailey/internal/approvaltext"
 	"bailey/internal/broker"
-	"bailey/internal/canon"
 )
 
 // benchSecret is the variable that the broker of the benchmark lends.
@@ -157,7 +157,7 @@ func timeBrokerCalls(ctx context.Context, c broker.Client, key benchKey, times m
 	}
 	nonce := make([]byte, 16)
 	rand.Read(nonce) // never fails (crypto/rand)
-	text := canon.Text(bailey.Question{ID: bailey.NewApprovalID(), Call: "bench.lend", Leases: scopes,
+	text := approvaltext.Text(bailey.Question{ID: bailey.NewApprovalID(), Call: "bench.lend", Leases: scopes,
 		Nonce:    hex.EncodeToString(nonce),
 		Contents: bailey.NoContents, AskedAt: time.Now(), Expires: time.Now().Add(time.Minute), Until: time.Now().Add(time.Minute)}, nonce)
 	if err := recordTime(times, "signed",
@@ -190,10 +190,10 @@ func (k benchKey) publicKeyBlob() []byte {
 
 func (k benchKey) signText(text string) string {
 	sum := sha512.Sum512([]byte(text))
-	signed := append([]byte("SSHSIG"), encodeStrings(canon.Namespace, "", "sha512", string(sum[:]))...)
+	signed := append([]byte("SSHSIG"), encodeStrings(approvaltext.Namespace, "", "sha512", string(sum[:]))...)
 	sig := encodeStrings("ssh-ed25519", string(ed25519.Sign(k.private, signed)))
 	raw := slices.Concat([]byte("SSHSIG\x00\x00\x00\x01"),
-		encodeStrings(string(k.publicKeyBlob()), canon.Namespace, "", "sha512", string(sig)))
+		encodeStrings(string(k.publicKeyBlob()), approvaltext.Namespace, "", "sha512", string(sig)))
 	var b strings.Builder
 	b.WriteString("-----BEGIN SSH SIGNATURE-----\n")
 	for line := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(raw)), 70) {

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/canon"
+	"bailey/internal/approvaltext"
 )
 
 // value must appear nowhere except in a lease.
@@ -62,7 +62,7 @@ func (h holder) blob() string {
 }
 
 // sign signs in the namespace of approvals.
-func (h holder) sign(text string) string { return h.signFor(canon.Namespace, text, 1) }
+func (h holder) sign(text string) string { return h.signFor(approvaltext.Namespace, text, 1) }
 
 // signFor signs in any namespace, with the flags of a security key (PROTOCOL.u2f). The lowest bit means a touch.
 func (h holder) signFor(namespace, text string, flags byte) string {
@@ -222,7 +222,7 @@ func question(scopes []bailey.LeaseScope) bailey.Question {
 	}
 }
 
-func textOf(q bailey.Question) string { return canon.Text(q, []byte("key")) }
+func textOf(q bailey.Question) string { return approvaltext.Text(q, []byte("key")) }
 
 func wants(names ...string) (list []bailey.Want) {
 	for _, n := range names {

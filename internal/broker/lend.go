@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/canon"
+	"bailey/internal/approvaltext"
 )
 
 // loan contains the leases of one call.
@@ -55,7 +55,7 @@ func (l *clientConn) lendValues(a brokerRequest) (any, [][]byte, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		e.Text, e.Nonce = canon.Digest(a.Text), q.Nonce
+		e.Text, e.Nonce = approvaltext.Digest(a.Text), q.Nonce
 		for _, s := range by {
 			e.By = append(e.By, s.String())
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/canon"
+	"bailey/internal/approvaltext"
 	"bailey/internal/sshsig"
 )
 
@@ -43,7 +43,7 @@ func (t *Table) verifyAnswer(a brokerRequest, entries []Entry,
 
 // shownAs parses the answered text and checks the loan against it.
 func shownAs(a brokerRequest, entries []Entry, now time.Time) (q bailey.Question, err error) {
-	if q, err = canon.Parse(a.Text); err != nil {
+	if q, err = approvaltext.Parse(a.Text); err != nil {
 		return q, deniedError("bailey approve ID signs a question; a grant that stands for a while lends nothing that wants an answer of its own",
 			"the text of the answer is none of a question: %v", err)
 	}
@@ -79,7 +79,7 @@ func checkQuestion(q bailey.Question, a brokerRequest, entries []Entry, now time
 // validSigners returns the approvers with valid signatures, each key once. last is the error of the last invalid signature.
 func (t *Table) validSigners(a brokerRequest) (by []signer, last error) {
 	for _, armored := range a.Signatures {
-		s, err := sshsig.Verify([]byte(a.Text), []byte(armored), canon.Namespace, t.keys)
+		s, err := sshsig.Verify([]byte(a.Text), []byte(armored), approvaltext.Namespace, t.keys)
 		if err != nil {
 			last = err
 			continue

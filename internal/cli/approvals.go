@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
+	"bailey/internal/approvaltext"
 	"bailey/internal/approve"
-	"bailey/internal/canon"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/terminal"
@@ -205,7 +205,7 @@ func (h answerFlags) signatureOf(ctx context.Context, text string) (string, erro
 	case h.key != "":
 		return signAnswer(ctx, h.key, text)
 	case h.signature != "":
-		return readSignature(h.signature, canon.Namespace)
+		return readSignature(h.signature, approvaltext.Namespace)
 	}
 	return "", nil
 }
@@ -233,7 +233,7 @@ func (a *App) printAnswer(out answerResult) error {
 
 // signAnswer runs ssh-keygen to sign text. It asks for the passphrase or the touch on the operator's terminal.
 func signAnswer(ctx context.Context, key, text string) (string, error) {
-	cmd := exec.CommandContext(ctx, "ssh-keygen", "-Y", "sign", "-n", canon.Namespace, "-f", key)
+	cmd := exec.CommandContext(ctx, "ssh-keygen", "-Y", "sign", "-n", approvaltext.Namespace, "-f", key)
 	var out bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(text), &out, os.Stderr
 	if err := cmd.Run(); err != nil {
@@ -357,7 +357,7 @@ func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Op
 	if err != nil {
 		return err
 	}
-	g, err := canon.ParseGrant(d.Text)
+	g, err := approvaltext.ParseGrant(d.Text)
 	if err != nil || g.Capability != q.Call || g.Principal.Agent != q.Agent || time.Until(g.Until) > long+time.Minute {
 		return bailey.Denied.Wrap(err, "the gateway drafted another grant than was asked for",
 			"do not give it; bailey gateway stop")
@@ -377,7 +377,7 @@ func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Op
 		return err
 	}
 	out, err := apitype.GiveGrant.Do(ctx, c, op,
-		apitype.GrantRequest{ID: g.ID, Digest: canon.Digest(d.Text), Signature: signature})
+		apitype.GrantRequest{ID: g.ID, Digest: approvaltext.Digest(d.Text), Signature: signature})
 	if err != nil {
 		return err
 	}

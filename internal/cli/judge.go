@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/judge"
+	"bailey/internal/agenthook"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 )
@@ -42,7 +42,7 @@ func (a *App) judgeClaude(ctx context.Context, patience time.Duration) error {
 	defer cancel()
 	v, err := a.inTime(ctx, a.judgeStdin)
 	if err != nil {
-		v = judge.Verdict{Reason: "Bailey: " + err.Error()}
+		v = agenthook.Verdict{Reason: "Bailey: " + err.Error()}
 		if hint := bailey.HintOf(err); hint != "" {
 			v.Reason += "; " + hint
 		}
@@ -55,9 +55,9 @@ func (a *App) judgeClaude(ctx context.Context, patience time.Duration) error {
 }
 
 // inTime returns when ctx ends, even if decide still reads or waits: the process is about to end.
-func (a *App) inTime(ctx context.Context, decide func(context.Context) (judge.Verdict, error)) (judge.Verdict, error) {
+func (a *App) inTime(ctx context.Context, decide func(context.Context) (agenthook.Verdict, error)) (agenthook.Verdict, error) {
 	type answer struct {
-		verdict judge.Verdict
+		verdict agenthook.Verdict
 		err     error
 	}
 	said := make(chan answer, 1)
@@ -69,12 +69,12 @@ func (a *App) inTime(ctx context.Context, decide func(context.Context) (judge.Ve
 	case one := <-said:
 		return one.verdict, one.err
 	case <-ctx.Done():
-		return judge.Verdict{}, bailey.Unavailable.New("the question was not decided in time",
+		return agenthook.Verdict{}, bailey.Unavailable.New("the question was not decided in time",
 			"try again; bailey doctor says what is wrong")
 	}
 }
 
-func (a *App) judgeStdin(ctx context.Context) (v judge.Verdict, err error) {
+func (a *App) judgeStdin(ctx context.Context) (v agenthook.Verdict, err error) {
 	e, err := readEvent(a.Stdin)
 	if err != nil {
 		return v, err
@@ -96,10 +96,10 @@ func (a *App) judgeStdin(ctx context.Context) (v judge.Verdict, err error) {
 }
 
 // readEvent reads a PreToolUse event. It ignores unknown keys, because Claude Code adds new ones. From the input of the
-// tool it keeps only the keys in [judge.Inputs]; their values must be strings.
-func readEvent(r io.Reader) (e judge.Event, err error) {
-	bad := func(why string) (judge.Event, error) {
-		return judge.Event{}, bailey.Invalid.New("what the hook was told "+why,
+// tool it keeps only the keys in [agenthook.Inputs]; their values must be strings.
+func readEvent(r io.Reader) (e agenthook.Event, err error) {
+	bad := func(why string) (agenthook.Event, error) {
+		return agenthook.Event{}, bailey.Invalid.New("what the hook was told "+why,
 			"Claude Code and bailey may not fit each other; bailey doctor says more")
 	}
 	data, err := io.ReadAll(io.LimitReader(r, maxEvent+1))
@@ -131,7 +131,7 @@ func readEvent(r io.Reader) (e judge.Event, err error) {
 		return bad("lacks the tool or the directory")
 	}
 	e.Input = map[string]string{}
-	for _, key := range judge.Inputs {
+	for _, key := range agenthook.Inputs {
 		var v *string
 		if raw, ok := input[key]; ok && json.Unmarshal(raw, &v) != nil {
 			return bad("has a " + key + " that is no text")
@@ -145,7 +145,7 @@ func readEvent(r io.Reader) (e judge.Event, err error) {
 
 // claudeAnswer returns a verdict in the format of Claude Code. An empty object leaves the decision to the rules of
 // Claude Code.
-func claudeAnswer(v judge.Verdict) any {
+func claudeAnswer(v agenthook.Verdict) any {
 	if v.Silent {
 		return struct{}{}
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"bailey/internal/judge"
+	"bailey/internal/agenthook"
 	"bailey/internal/localapi/apitype"
 )
 
@@ -63,7 +63,7 @@ type full struct{}
 func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 
 func TestClaudeAnswer(t *testing.T) {
-	for _, v := range []judge.Verdict{{}, {Silent: true}, {Reason: "no"}} {
+	for _, v := range []agenthook.Verdict{{}, {Silent: true}, {Reason: "no"}} {
 		b, err := json.Marshal(claudeAnswer(v))
 		if err != nil || bytes.Contains(b, []byte("allow")) {
 			t.Errorf("%+v: %s %v", v, b, err)

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/agenthook"
 	"bailey/internal/gateway"
-	"bailey/internal/judge"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/workspace"
@@ -66,15 +66,15 @@ func (s *Server) listTokens(context.Context, localapi.None, gateway.Caller) (api
 }
 
 // judgeToolCall decides about a tool call of an agent. Each part of it becomes a call with its own receipt.
-func (s *Server) judgeToolCall(ctx context.Context, r apitype.ToolCall, from gateway.Caller) (judge.Verdict, error) {
-	e := judge.Event{Tool: r.Tool, Dir: r.Dir, Input: map[string]string{}}
-	for _, key := range judge.Inputs {
+func (s *Server) judgeToolCall(ctx context.Context, r apitype.ToolCall, from gateway.Caller) (agenthook.Verdict, error) {
+	e := agenthook.Event{Tool: r.Tool, Dir: r.Dir, Input: map[string]string{}}
+	for _, key := range agenthook.Inputs {
 		e.Input[key], _ = r.Input[key].(string)
 	}
 	return s.hook.Judge(ctx, from.Call, e), nil
 }
 
-func (s *Server) judgeConfig() judge.Config {
+func (s *Server) judgeConfig() agenthook.Config {
 	home, _ := os.UserHomeDir() // without a home, a path with ~ is not literal
 	homes := workspace.Homes()
 	masks := workspace.Masks(string(s.home), homes)
@@ -90,7 +90,7 @@ func (s *Server) judgeConfig() judge.Config {
 			return m.Isolation != pack.Agent && strings.ReplaceAll(string(m.ID), ".", "_") == tool
 		})
 	}
-	return judge.Config{Do: s.limit.Do, Catalog: s.shelf.Active, Ours: ours, Home: home, Masks: masks,
+	return agenthook.Config{Do: s.limit.Do, Catalog: s.shelf.Active, Ours: ours, Home: home, Masks: masks,
 		Verbs: s.commands.All, Open: s.commands.ForAgents}
 }
 

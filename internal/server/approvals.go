@@ -16,8 +16,8 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/approvaltext"
 	"bailey/internal/approve"
-	"bailey/internal/canon"
 	"bailey/internal/gateway"
 	"bailey/internal/ledger"
 	"bailey/internal/localapi"
@@ -127,7 +127,7 @@ func (s *Server) pastQuestion(id bailey.ApprovalID) (apitype.OpenQuestion, error
 				"bailey approvals list shows those that are open; bailey receipts list shows how calls ended",
 				"no question %q is open, or was asked", id)
 	}
-	q, err := canon.Parse(t.question.Text)
+	q, err := approvaltext.Parse(t.question.Text)
 	if err != nil {
 		return apitype.OpenQuestion{},
 			bailey.Unavailable.Wrapf(err, "bailey audit verify tells whether the ledger is whole",
@@ -191,7 +191,7 @@ func verifyAnswer(text []byte, g approve.Given, trusted []settings.Approver) (a 
 	if err != nil {
 		return a, err
 	}
-	by, err := sshsig.Verify(text, []byte(g.Signature), canon.Namespace, keys)
+	by, err := sshsig.Verify(text, []byte(g.Signature), approvaltext.Namespace, keys)
 	if err != nil {
 		return a, bailey.KindOf(err).Wrap(err, "the answer's signature", bailey.HintOf(err))
 	}
@@ -349,7 +349,7 @@ func (s *Server) listGrants(context.Context, localapi.None, gateway.Caller) (api
 }
 
 func newGrant(s approve.Standing) apitype.StandingGrant {
-	g, err := canon.ParseGrant(s.Text)
+	g, err := approvaltext.ParseGrant(s.Text)
 	if err != nil { // such a grant would not be valid
 		return apitype.StandingGrant{ID: s.ID, Text: s.Text}
 	}

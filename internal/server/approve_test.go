@@ -17,8 +17,8 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/approvaltext"
 	"bailey/internal/approve"
-	"bailey/internal/canon"
 	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/localapi"
@@ -159,7 +159,7 @@ func TestAnswersByKey(t *testing.T) {
 	a := askingFor(t, sreAsks)
 	ada, bob, eve := newHolder("ada", "sre", "dev"), newHolder("bob", "sre"), newHolder("eve", "dev")
 	q, done := a.waiting(t, nil)
-	if _, err := a.answer(t, q, ada.sign(q.Text, canon.Namespace)); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "nobody is trusted") {
+	if _, err := a.answer(t, q, ada.sign(q.Text, approvaltext.Namespace)); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "nobody is trusted") {
 		t.Errorf("before anybody is trusted: %v", err)
 	}
 	if _, err := a.answer(t, q, ""); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "does not hold the role sre") {
@@ -169,8 +169,8 @@ func TestAnswersByKey(t *testing.T) {
 	other, _ := a.waiting(t, map[string]any{"format": "%s"})
 	for name, signature := range map[string]string{
 		"no signature": "", "of another namespace": ada.sign(q.Text, "git"), "of a policy's namespace": ada.sign(q.Text, policyfiles.SignatureNamespace),
-		"of a call with other arguments": ada.sign(other.Text, canon.Namespace), "by nobody known": newHolder("mallory").sign(q.Text, canon.Namespace),
-		"without the role": eve.sign(q.Text, canon.Namespace), "over the digest": ada.sign(q.Digest, canon.Namespace), "of no form": "x",
+		"of a call with other arguments": ada.sign(other.Text, approvaltext.Namespace), "by nobody known": newHolder("mallory").sign(q.Text, approvaltext.Namespace),
+		"without the role": eve.sign(q.Text, approvaltext.Namespace), "over the digest": ada.sign(q.Digest, approvaltext.Namespace), "of no form": "x",
 	} {
 		if _, err := a.answer(t, q, signature); err == nil || bailey.HintOf(err) == "" {
 			t.Errorf("%s: %v", name, err)
@@ -179,14 +179,14 @@ func TestAnswersByKey(t *testing.T) {
 	if _, err := a.answer(t, q, ""); err == nil || !strings.Contains(err.Error(), "this answer is not signed") {
 		t.Errorf("an unsigned answer beside approvers: %v", err)
 	}
-	if got, err := a.answer(t, q, ada.sign(q.Text, canon.Namespace)); err != nil || got.Settled {
+	if got, err := a.answer(t, q, ada.sign(q.Text, approvaltext.Namespace)); err != nil || got.Settled {
 		t.Errorf("the first: %+v, %v", got, err)
 	}
-	if _, err := a.answer(t, q, ada.sign(q.Text, canon.Namespace)); !errors.Is(err, bailey.Conflict) {
+	if _, err := a.answer(t, q, ada.sign(q.Text, approvaltext.Namespace)); !errors.Is(err, bailey.Conflict) {
 		t.Errorf("twice by one name: %v", err)
 	}
 	a.trust(t, bob, eve) // ada is not an approver any more
-	if got, err := a.answer(t, q, bob.sign(q.Text, canon.Namespace)); err != nil || got.Settled || len(got.Names) != 1 {
+	if got, err := a.answer(t, q, bob.sign(q.Text, approvaltext.Namespace)); err != nil || got.Settled || len(got.Names) != 1 {
 		t.Errorf("with the first revoked: %+v, %v", got, err)
 	}
 	a.trust(t, ada, bob)
@@ -196,7 +196,7 @@ func TestAnswersByKey(t *testing.T) {
 	}
 	zoe := newHolder("zoe", "sre")
 	a.trust(t, ada, bob, zoe)
-	if got, err := a.answer(t, q, zoe.sign(q.Text, canon.Namespace)); err != nil || !got.Granted {
+	if got, err := a.answer(t, q, zoe.sign(q.Text, approvaltext.Namespace)); err != nil || !got.Granted {
 		t.Fatalf("the last: %+v, %v", got, err) // the call would not end
 	}
 	if r := <-done; r.Status != bailey.OK || !r.Executed || r.Approval != q.ID {

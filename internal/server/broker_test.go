@@ -16,8 +16,8 @@ import (
 	"testing/fstest"
 
 	"bailey"
+	"bailey/internal/approvaltext"
 	"bailey/internal/broker"
-	"bailey/internal/canon"
 	"bailey/internal/ktest"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
@@ -164,7 +164,7 @@ func (b *brokered) held(t *testing.T, by holder) bailey.Result {
 	if !strings.Contains(q.Text, "\nlease \"held\" \"DEMO_TOKEN\" \"env\" \"printing\" ttl 120\n") {
 		t.Errorf("the question does not say what is lent:\n%s", q.Text)
 	}
-	if _, err := b.answer(t, q, by.sign(q.Text, canon.Namespace)); err != nil {
+	if _, err := b.answer(t, q, by.sign(q.Text, approvaltext.Namespace)); err != nil {
 		t.Fatal(err)
 	}
 	return <-done

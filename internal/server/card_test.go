@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/approvaltext"
 	"bailey/internal/approve"
-	"bailey/internal/canon"
 	"bailey/internal/ktest"
 	"bailey/internal/ktest/touch"
 	"bailey/internal/localapi"
@@ -66,15 +66,15 @@ func TestOnlyATouch(t *testing.T) {
 			refused("an operator's word", "")
 			ada, bob, eve := newCard(kind, "ada", 1), newHolder("bob", "sre"), newCard(kind, "ada", 0)
 			a.trust(t, bob)
-			refused("a key in a file", bob.sign(q.Text, canon.Namespace))
+			refused("a key in a file", bob.sign(q.Text, approvaltext.Namespace))
 			a.trusted(t, ada)
 			refused("no signature", "")
-			refused("an untouched key", eve.sign(q.Text, canon.Namespace))
+			refused("an untouched key", eve.sign(q.Text, approvaltext.Namespace))
 			eve.Flags = 4 // a PIN was entered, but the key was not touched
-			refused("a key that verified somebody and saw nobody", eve.sign(q.Text, canon.Namespace))
-			refused("another's key", newCard(kind, "mallory", 1).sign(q.Text, canon.Namespace))
+			refused("a key that verified somebody and saw nobody", eve.sign(q.Text, approvaltext.Namespace))
+			refused("another's key", newCard(kind, "mallory", 1).sign(q.Text, approvaltext.Namespace))
 			refused("for another end", ada.sign(q.Text, "git"))
-			if got, err := a.answer(t, q, ada.sign(q.Text, canon.Namespace)); err != nil || !got.Granted {
+			if got, err := a.answer(t, q, ada.sign(q.Text, approvaltext.Namespace)); err != nil || !got.Granted {
 				t.Fatalf("%+v, %v", got, err)
 			}
 			if r := <-done; r.Status != bailey.OK || !r.Executed {
@@ -93,7 +93,7 @@ func TestUntouchedIsSoftware(t *testing.T) {
 		} {
 			for flags, want := range taken {
 				c := newCard(kind, "ada", flags)
-				by, err := verifyAnswer([]byte("text"), approve.Given{Question: "a-1", Grant: true, Signature: c.sign("text", canon.Namespace)}, []settings.Approver{{Name: "ada", Key: c.Line()}})
+				by, err := verifyAnswer([]byte("text"), approve.Given{Question: "a-1", Grant: true, Signature: c.sign("text", approvaltext.Namespace)}, []settings.Approver{{Name: "ada", Key: c.Line()}})
 				if err != nil || by.Level.Meets(level) != want {
 					t.Errorf("%s with flags %#x for %s: %+v, %v", kind, flags, level, by, err)
 				}

@@ -51,7 +51,7 @@ capabilities:
         abstract: {type: string, x-bailey: {allow: [at]}}
 `
 
-// row is one entry of internal/daemon/testdata/attacks.json.
+// row is one entry of internal/socketproxy/testdata/attacks.json.
 type row struct {
 	Name, Say, More, End string
 	Times                int
@@ -183,7 +183,7 @@ func TestAttackDaemonFromACage(t *testing.T) {
 	go srv.Serve(ln)
 	defer srv.Close()
 	o.open, o.ways = true, EgressPlanner{Settings: func() settings.Network { return settings.Network{Sockets: map[string]string{"docker": socket}} }}
-	text, err := os.ReadFile("../../internal/daemon/testdata/attacks.json")
+	text, err := os.ReadFile("../../internal/socketproxy/testdata/attacks.json")
 	var rows []row
 	if err == nil {
 		err = json.Unmarshal(text, &rows)

@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"bailey"
-	"bailey/internal/daemon"
 	"bailey/internal/egress"
 	"bailey/internal/settings"
+	"bailey/internal/socketproxy"
 	"bailey/pack"
 )
 
@@ -64,17 +64,17 @@ func (w EgressPlanner) planDaemon(m *pack.Capability, api bailey.API, more []bai
 			"%s speaks to %s and, by the settings, would reach %s: what a daemon tells has no way out", m.ID, api.Socket, more[0])
 	}
 	api.Path = daemonPath(api, w.Settings())
-	return daemon.Plan(api), nil
+	return socketproxy.Plan(api), nil
 }
 
 func daemonPath(api bailey.API, said settings.Network) string {
-	return cmp.Or(said.Sockets[api.Socket], daemon.Usual(api.Socket))
+	return cmp.Or(said.Sockets[api.Socket], socketproxy.Usual(api.Socket))
 }
 
 // Open creates the outside end, with the configured proxy and the certificate authorities of this machine.
 func (w EgressPlanner) Open(n *bailey.Network, inject []bailey.Injection) (bailey.Way, error) {
 	if n.API != nil {
-		return daemon.New(daemon.Config{API: *n.API})
+		return socketproxy.New(socketproxy.Config{API: *n.API})
 	}
 	c := w.World
 	c.Network, c.Inject = n, inject

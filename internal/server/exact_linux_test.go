@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/canon"
+	"bailey/internal/approvaltext"
 	"bailey/internal/ktest"
 	"bailey/packs"
 )
@@ -60,7 +60,7 @@ func TestAttackPushAfterTheSecondLook(t *testing.T) {
 			t.Errorf("granted %s, pushed %s, evil is %s: %v\n%s", granted, got, evil, res.Err, res.Stderr)
 		}
 		q := o.asked[0]
-		text := canon.Text(q, []byte("the home's"))
+		text := approvaltext.Text(q, []byte("the home's"))
 		if !strings.Contains(argvOf(q), " "+granted+":refs/heads/main") || !strings.Contains(text, "pushes "+granted) || !strings.Contains(text, "\""+granted+":refs/heads/main\"") {
 			t.Errorf("the question has\n%s", text)
 		}
@@ -152,7 +152,7 @@ func TestParkedPush(t *testing.T) {
 	o.refuse = true
 	subject := func() string {
 		push(nil)
-		s, _ := canon.Subject(o.asked[len(o.asked)-1], []byte("the home's"))
+		s, _ := approvaltext.Subject(o.asked[len(o.asked)-1], []byte("the home's"))
 		return s
 	}
 	first := subject()

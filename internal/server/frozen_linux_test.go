@@ -14,7 +14,7 @@ import (
 	"testing/fstest"
 
 	"bailey"
-	"bailey/internal/canon"
+	"bailey/internal/approvaltext"
 	"bailey/internal/gate"
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
@@ -225,7 +225,7 @@ func TestAttackFileOfAParkedCall(t *testing.T) {
 		if res := o.call("files.send", map[string]any{"file": "mail"}); !errors.Is(res.Err, bailey.Denied) || res.Executed {
 			t.Fatal(res.Err)
 		}
-		s, _ := canon.Subject(o.asked[len(o.asked)-1], key)
+		s, _ := approvaltext.Subject(o.asked[len(o.asked)-1], key)
 		return s
 	}
 	o.write("mail", "harmless")

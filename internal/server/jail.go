@@ -10,8 +10,8 @@ import (
 
 	"bailey"
 	"bailey/hook"
+	"bailey/internal/agenthook"
 	"bailey/internal/gateway"
-	"bailey/internal/judge"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 )
@@ -95,9 +95,9 @@ func (s *Server) planCage(ctx context.Context, r localapi.CallQuery,
 
 // unaskedRules finds them among the rules in force and the applied hooks.
 func (s *Server) unaskedRules() (u apitype.WrapUnasked) {
-	u.Rules = s.Rules.Engine().Own(judge.Own()...)
+	u.Rules = s.Rules.Engine().Own(agenthook.Own()...)
 	for _, h := range s.hooks.book.Config().Hooks {
-		asked := slices.ContainsFunc(judge.Own(), func(id bailey.CapabilityID) bool {
+		asked := slices.ContainsFunc(agenthook.Own(), func(id bailey.CapabilityID) bool {
 			return h.Matches(hook.PreToolUse{ToolName: string(id)}) || h.Matches(hook.PostToolUse{ToolName: string(id)})
 		})
 		if asked {

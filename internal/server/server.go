@@ -18,11 +18,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"bailey"
+	"bailey/internal/agenthook"
 	"bailey/internal/approve"
 	"bailey/internal/gate"
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
-	"bailey/internal/judge"
 	"bailey/internal/ledger"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
@@ -68,7 +68,7 @@ type Server struct {
 	workspaces *workspace.Workspaces
 	desk       *settingsHandler
 	packed     *packStore
-	hook       judge.Config
+	hook       agenthook.Config
 	live       gateway.Live
 	sessions   *gateway.Sessions
 	meter      gateway.Meter

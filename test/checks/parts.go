@@ -26,7 +26,7 @@ type part struct {
 }
 
 // purePackages lists packages whose tests depend only on their source, so that the test cache can be used.
-var purePackages = []string{".", "audit", "pack", "hook", "internal/policy", "internal/redact", "internal/sshsig", "internal/canon", "internal/command", "internal/onboard", "internal/readonly", "internal/receipts"}
+var purePackages = []string{".", "audit", "pack", "hook", "internal/policy", "internal/redact", "internal/sshsig", "internal/approvaltext", "internal/shellparse", "internal/onboard", "internal/readonly", "internal/receipts"}
 
 // slowestPackages lists the packages that take longest. They must start first, so that none remains at the end.
 var slowestPackages = []string{"cmd/bailey", "internal/server", "internal/jail", "test/script", "test/day", "test/clients", "test/load"}
@@ -36,7 +36,7 @@ var separatePackages = []string{"test/guest", "test/mutation"}
 
 // userPackages lists packages whose results may depend on the user that runs the tests.
 var userPackages = []string{"internal/server", "internal/gateway", "internal/localapi", "internal/cli", "internal/cli/direct", "internal/bench", "internal/ledger", "internal/peer", "internal/broker", "internal/jail",
-	"internal/wrap", "internal/hooks", "internal/daemon", "internal/egress", "internal/ktest", "packs", "internal/broker/process", "cmd/bailey", "test/script"}
+	"internal/wrap", "internal/hooks", "internal/socketproxy", "internal/egress", "internal/ktest", "packs", "internal/broker/process", "cmd/bailey", "test/script"}
 
 // unraced matches tests that run code in other processes, which would be this slow program again and which the race
 // detector does not see. It also matches tests that measure their own memory, because the detector uses more.

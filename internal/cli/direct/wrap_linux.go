@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/agenthook"
 	"bailey/internal/egress"
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
-	"bailey/internal/judge"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/server"
@@ -554,7 +554,7 @@ func (w *agentRun) openProxy(begun apitype.WrapBegun, r *refusals) (bailey.Way, 
 	}
 	client := *w.client
 	client.Session = begun.Bearer
-	return agentProxy{way, &gateway.Inner{Client: &client, Dir: w.project.Path, Judged: judge.Verdict{Silent: true}, Refused: func(reason string) {
+	return agentProxy{way, &gateway.Inner{Client: &client, Dir: w.project.Path, Judged: agenthook.Verdict{Silent: true}, Refused: func(reason string) {
 		r.addRefusal(apitype.Refusal{At: time.Now().UTC(), Kind: "call", Reason: reason})
 	}}}, nil
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/approvaltext"
 	"bailey/internal/approve"
-	"bailey/internal/canon"
 	"bailey/internal/notify"
 	"bailey/internal/terminal"
 	"bailey/internal/tui"
@@ -87,8 +87,8 @@ func (q OpenQuestion) Until() time.Time {
 // Read returns the question with the details that its text contains. Only the state, the answers and the sources of the
 // rules come from other fields.
 func (o OpenQuestion) Read(id string) (OpenQuestion, error) {
-	text, err := canon.Parse(o.Text)
-	if err != nil || canon.Digest(o.Text) != o.Digest || string(o.ID) != id || text.ID != o.ID {
+	text, err := approvaltext.Parse(o.Text)
+	if err != nil || approvaltext.Digest(o.Text) != o.Digest || string(o.ID) != id || text.ID != o.ID {
 		return OpenQuestion{}, bailey.Denied.Wrapf(err, "do not answer it; bailey gateway stop",
 			"the text of question %s is not the one that its digest names", o.ID)
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/approvaltext"
 	"bailey/internal/approve"
-	"bailey/internal/canon"
 )
 
 // TestShownIsBound checks that the screen shows a question only as its text describes it, and ignores other fields
@@ -16,8 +16,8 @@ import (
 func TestShownIsBound(t *testing.T) {
 	asked := bailey.Question{ID: "a-1", Call: "git.push", Principal: bailey.Principal{Agent: "claude"}, Argv: []bailey.Shown{{Text: "git"}, {Text: "main"}},
 		Rules: []bailey.Rule{{ID: "main-asks", Reason: "released", Count: 2}}, Nonce: strings.Repeat("0a", 16), Expires: time.Unix(600, 0)}
-	asked.Text = canon.Text(asked, nil)
-	asked.Digest = canon.Digest(asked.Text)
+	asked.Text = approvaltext.Text(asked, nil)
+	asked.Digest = approvaltext.Digest(asked.Text)
 	lie := OpenQuestion{Question: asked, Agent: "ada", Argv: []string{"git", "side"}, Inputs: " branch=side", Rules: []bailey.Rule{{ID: "main-asks", Source: "push.cedar:3", Reason: "harmless", Count: 1}},
 		Answers: []approve.Event{{Name: "bob", Level: bailey.SignedTouch, Granted: true}}}
 	lie.Call, lie.Expires = "git.status", time.Unix(9999, 0)
@@ -57,8 +57,8 @@ func TestCommandLineShowsWhatIsBound(t *testing.T) {
 	asked := bailey.Question{ID: "a-1", Call: "git.push", Principal: bailey.Principal{Agent: "claude"}, Argv: []bailey.Shown{{Text: "git"}, {Text: "main"}}, Impact: "mutating, irreversible",
 		Inputs: []bailey.Input{{Name: "branch", Shown: bailey.Shown{Text: "main"}}}, Preview: bailey.Preview{Argv: []bailey.Shown{{Text: "git"}}, Output: bailey.Shown{Text: "drops it"}},
 		Contents: bailey.NotBound, Rules: []bailey.Rule{{ID: "main-asks", Reason: "released", Role: "sre", Level: bailey.SignedTouch, Count: 2}}, Nonce: strings.Repeat("0a", 16), Expires: time.Unix(600, 0)}
-	asked.Text = canon.Text(asked, nil)
-	asked.Digest = canon.Digest(asked.Text)
+	asked.Text = approvaltext.Text(asked, nil)
+	asked.Digest = approvaltext.Digest(asked.Text)
 	lie := OpenQuestion{Question: asked, State: stateOpen, Waits: true, Agent: "ada", Argv: []string{"git", "side"}, Inputs: " branch=side", Impact: "readOnly", Preview: "adds one",
 		Rules: []bailey.Rule{{ID: "main-asks", Source: "push.cedar:3", Reason: "harmless"}}, Count: 1, Answers: []approve.Event{{Name: "bob", Granted: true, Level: bailey.SignedTouch}}}
 	lie.Call = "git.status"
@@ -81,7 +81,7 @@ func TestCommandLineShowsWhatIsBound(t *testing.T) {
 	if got.State != stateOpen || !got.Waits || got.Call != "git.push" {
 		t.Errorf("%+v", got)
 	}
-	lie.Digest = canon.Digest("another")
+	lie.Digest = approvaltext.Digest("another")
 	if q, err := lie.Read("a-1"); !errors.Is(err, bailey.Denied) || q.Text != "" {
 		t.Errorf("another digest: %+v, %v", q, err)
 	}

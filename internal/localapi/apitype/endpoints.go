@@ -3,8 +3,8 @@ package apitype
 import (
 	"encoding/json"
 
+	"bailey/internal/agenthook"
 	"bailey/internal/approve"
-	"bailey/internal/judge"
 	"bailey/internal/localapi"
 	"bailey/internal/packstore"
 	"bailey/internal/policy"
@@ -131,5 +131,5 @@ var (
 	ShowKeptSession = localapi.NewQuery[KeptQuery, KeptSession]("redactions")
 
 	// tool calls of agents
-	JudgeToolCall = localapi.NewQuery[ToolCall, judge.Verdict]("judge")
+	JudgeToolCall = localapi.NewQuery[ToolCall, agenthook.Verdict]("judge")
 )

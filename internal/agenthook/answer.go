@@ -1,7 +1,7 @@
-// Package judge decides calls that agents announce before they make them themselves, outside any cage. It translates an
+// Package agenthook decides calls that agents announce before they make them themselves, outside any cage. It translates an
 // announced call into capability calls. Each of them goes through the gate as a dry run, with its own receipt, and the
 // strictest answer holds. The effects of a program while it runs are not observed.
-package judge
+package agenthook
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"bailey"
-	"bailey/internal/command"
+	"bailey/internal/shellparse"
 	"bailey/pack"
 )
 
@@ -155,11 +155,11 @@ func (c Config) translateLine(e Event) ([]plannedCall, Verdict) {
 	if text == "" {
 		return nil, denyVerdict("the command is empty or was not told")
 	}
-	commands, err := command.Parse(text, c.Home)
+	commands, err := shellparse.Parse(text, c.Home)
 	if err != nil {
 		// The effect of the line is unknown. A masked path or an operator command found in the text is denied; for the
 		// rest, a person must read the line.
-		commands = []command.Command{{Text: text, Opaque: err.Error()}}
+		commands = []shellparse.Command{{Text: text, Opaque: err.Error()}}
 	}
 	var parts []plannedCall
 	for _, one := range commands {

@@ -1,4 +1,4 @@
-package judge
+package agenthook
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/command"
 	"bailey/internal/ktest"
+	"bailey/internal/shellparse"
 )
 
 // TestAttackRepository checks that a git command asks a person if git would accept its directory, or one above it, as a
@@ -173,7 +173,7 @@ func TestAttackGitOperands(t *testing.T) {
 		}
 	}
 	reads := func(dir, line string) (paths []string) {
-		all, err := command.Parse(line, "")
+		all, err := shellparse.Parse(line, "")
 		if err != nil {
 			t.Fatal(err)
 		}

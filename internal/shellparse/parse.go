@@ -1,11 +1,11 @@
-// Package command parses a shell command line into the simple commands that it would run. It executes nothing. If the
+// Package shellparse parses a shell command line into the simple commands that it would run. It executes nothing. If the
 // words alone do not show the effect of a command, the command is marked opaque, and the caller must ask a person.
 //
 // A command is plain if all its words are literal: the only expansions are ~ and $HOME, it contains no glob and no
 // substitution, it sets no variable, and no earlier part of the line could change its meaning. Programs that run their
 // operands (for example env, timeout, xargs, sh -c, find -exec) are looked through. The grammar is that of bash
 // (mvdan.cc/sh/v3/syntax).
-package command
+package shellparse
 
 import (
 	"fmt"

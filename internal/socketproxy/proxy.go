@@ -1,4 +1,4 @@
-// Package daemon stands between a caged client and the Unix socket of a daemon that runs as root: Docker, Podman,
+// Package socketproxy stands between a caged client and the Unix socket of a daemon that runs as root: Docker, Podman,
 // Incus. A process with access to such a socket controls the machine, so no cage contains it. The cage contains a
 // socket of the gateway instead. The gateway parses each request on it, compares it with the routes in the manifest,
 // and sends a newly written request to the daemon.
@@ -10,7 +10,7 @@
 //
 // The daemon's socket is opened once for a call. Its file and the listening process must belong to root or to this
 // process's user: see [New].
-package daemon
+package socketproxy
 
 import (
 	"context"

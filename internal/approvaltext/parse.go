@@ -1,4 +1,4 @@
-package canon
+package approvaltext
 
 import (
 	"fmt"

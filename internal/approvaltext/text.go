@@ -1,4 +1,4 @@
-// Package canon writes the question put to a person as a canonical text, and parses such texts.
+// Package approvaltext writes the question put to a person as a canonical text, and parses such texts.
 //
 // A person answers a text, and the text holds everything that is asked. It is ASCII, and every line ends with a line
 // feed. A line is a word and its fields, each preceded by one space. A field is a decimal number, a commitment of 64
@@ -73,7 +73,7 @@
 //	given "TIME"
 //	until "TIME"
 //	end
-package canon
+package approvaltext
 
 import (
 	"crypto/hmac"

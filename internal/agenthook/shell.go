@@ -1,4 +1,4 @@
-package judge
+package agenthook
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"bailey/internal/command"
+	"bailey/internal/shellparse"
 	"bailey/pack"
 )
 
@@ -19,7 +19,7 @@ var discardFiles = []string{"/dev/null", "/dev/stdout", "/dev/stderr"}
 // translateCommand translates a simple command into calls: one for each file that the shell opens for it, one for the first
 // masked path that it names, and one for the command itself. If a capability means the same as the command, that
 // capability is called.
-func (c Config) translateCommand(k command.Command, start string) (parts []plannedCall) {
+func (c Config) translateCommand(k shellparse.Command, start string) (parts []plannedCall) {
 	dir := start
 	if k.Dir != "" {
 		dir = absolutePath(start, k.Dir)
@@ -110,7 +110,7 @@ func bareRepoReason(dir string) string {
 
 // commandText returns a command as rules see it: its words, quoted if necessary. If the command is opaque, it returns the
 // source text.
-func commandText(k command.Command) string {
+func commandText(k shellparse.Command) string {
 	if k.Opaque != "" || len(k.Words) == 0 {
 		return k.Text
 	}
@@ -170,7 +170,7 @@ func resolveLinks(path string) string {
 
 // findMasked returns the first masked path that a word of a command refers to, or "". If a word is not a plain path, its
 // parts are tried too, for example the text after "=", ":" or "@", inside quotes, or attached to an option.
-func (c Config) findMasked(k command.Command, dir string) string {
+func (c Config) findMasked(k shellparse.Command, dir string) string {
 	words := k.Words
 	if k.Opaque != "" {
 		words = append(slices.Clone(words), splitPieces(k.Text)...)
@@ -213,7 +213,7 @@ func splitPieces(text string) []string {
 }
 
 // operatorCommand returns the operator-only bailey command that a command would run, or "".
-func (c Config) operatorCommand(k command.Command) string {
+func (c Config) operatorCommand(k shellparse.Command) string {
 	if strings.Contains(k.Text+" "+strings.Join(k.Words, " "), "BAILEY_OPERATOR") {
 		return "BAILEY_OPERATOR"
 	}
