@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 )
 
 // imports lists which packages of this module, and which external modules, a package may import.
@@ -390,7 +391,8 @@ func TestPlatformsDifferByFile(t *testing.T) {
 	}
 }
 
-// TestDocumentsStayShort checks that README.md and docs/design.md stay below their promised number of lines.
+// TestDocumentsStayShort checks that README.md and docs/design.md stay below their promised number of lines, and that
+// the lines of README.md have at most 100 columns.
 func TestDocumentsStayShort(t *testing.T) {
 	for name, most := range map[string]int{"README.md": 200, "docs/design.md": 300} {
 		f, err := os.Open(name)
@@ -401,6 +403,9 @@ func TestDocumentsStayShort(t *testing.T) {
 		n := 0
 		for lines := bufio.NewScanner(f); lines.Scan(); {
 			n++
+			if name == "README.md" && utf8.RuneCount(lines.Bytes()) > 100 {
+				t.Errorf("README.md:%d has more than 100 columns", n)
+			}
 		}
 		f.Close()
 		if n >= most {
