@@ -9,6 +9,7 @@ import (
 
 	"bailey"
 	"bailey/internal/policy"
+	"bailey/internal/policy/review"
 )
 
 // decideBurst is the number of consecutive decisions per turn of a row. The row flat-10000 makes only one.
@@ -50,7 +51,7 @@ type policyTiming struct {
 }
 
 func benchPolicy(ctx context.Context, turns int) (policyRows, error) {
-	many := policy.NewSample(10_000, 0)
+	many := review.NewSample(10_000, 0)
 	load := &policyTiming{name: "load-10000", rules: many.Rules}
 	parse := &policyTiming{name: "parse-10000", rules: many.Rules}
 	var lots *policy.Engine
@@ -81,8 +82,8 @@ func benchPolicy(ctx context.Context, turns int) (policyRows, error) {
 }
 
 // newPolicyTimings loads the other samples and checks that each way of deciding gives the correct decisions.
-func newPolicyTimings(many policy.Sample, lots *policy.Engine) (rows []*policyTiming, err error) {
-	ten, forbids := policy.NewSample(10, 0), policy.NewSample(10_000, 5)
+func newPolicyTimings(many review.Sample, lots *policy.Engine) (rows []*policyTiming, err error) {
+	ten, forbids := review.NewSample(10, 0), review.NewSample(10_000, 5)
 	few, err := policy.Load(ten.Config)
 	if err != nil {
 		return nil, err
@@ -91,7 +92,7 @@ func newPolicyTimings(many policy.Sample, lots *policy.Engine) (rows []*policyTi
 	if err != nil {
 		return nil, err
 	}
-	bare, err := few.Bare(ten.Allowed)
+	bare, err := review.DecideBare(few, ten.Allowed)
 	if err != nil {
 		return nil, err
 	}
@@ -101,12 +102,12 @@ func newPolicyTimings(many policy.Sample, lots *policy.Engine) (rows []*policyTi
 	rows = append(rows, &policyTiming{name: "cedar-10", rules: ten.Rules, burst: decideBurst, do: func() { bare() }})
 	for _, w := range []struct {
 		name   string
-		sample policy.Sample
+		sample review.Sample
 		burst  int
 		decide func(bailey.Request) bailey.Decision
 	}{
 		{"rules-10", ten, decideBurst, few.Decide}, {"rules-10000", many, decideBurst, lots.Decide},
-		{"rules-10000-forbid5pct", forbids, decideBurst, closed.Decide}, {"flat-10000", many, 1, lots.Flat()},
+		{"rules-10000-forbid5pct", forbids, decideBurst, closed.Decide}, {"flat-10000", many, 1, lots.Unsliced().Decide},
 	} {
 		if err := w.sample.Right(w.decide); err != nil {
 			return nil, err

@@ -28,8 +28,8 @@ type Config struct {
 // Engine decides. It is immutable and safe for concurrent use.
 type Engine struct {
 	slices  map[bailey.CapabilityID]*ruleSlice
-	common  []*rule // rules without an action scope; they belong to every slice
-	rules   map[bailey.RuleID]*rule
+	common  []*LoadedRule // rules without an action scope; they belong to every slice
+	rules   map[bailey.RuleID]*LoadedRule
 	blanket blanket
 	digest  string
 }
@@ -38,7 +38,7 @@ type Engine struct {
 // it. To omit it therefore changes no decision, and the cost of a call does not grow with the rules for other calls.
 type ruleSlice struct {
 	act   *action
-	own   []*rule
+	own   []*LoadedRule
 	reads []cedar.String // attributes of context that its own and the common rules read
 }
 
@@ -105,18 +105,18 @@ func Load(c Config) (*Engine, error) {
 	var found findings
 	sources := sortedSources(c.Sources)
 	found.checkFileNames(sources)
-	var rules []*rule
+	var rules []*LoadedRule
 	for _, s := range sources {
 		rules = append(rules, found.parseSource(s)...)
 	}
 	rules = withBuiltin(rules, opaqueRule, Source{"built-in/opaque.cedar", opaquePolicy}, &found)
 	rules = withBuiltin(rules, changedRule, Source{"built-in/changed.cedar", changedPolicy}, &found)
-	if m.byUID[actionUID(shellAction)] != nil {
+	if m.byUID[ActionUID(shellAction)] != nil {
 		rules = withBuiltin(rules, operatorRule, Source{"built-in/operator.cedar", operatorPolicy}, &found)
 	}
 	found.checkUniqueIDs(rules)
 	for _, r := range rules {
-		if r.builtin && found.toError() != nil { // its findings would only be consequences of other errors
+		if r.BuiltIn && found.toError() != nil { // its findings would only be consequences of other errors
 			continue
 		}
 		found.checkRule(m, r)
@@ -132,23 +132,23 @@ func Load(c Config) (*Engine, error) {
 }
 
 // withBuiltin adds a built-in rule if the policy has no rule with its id.
-func withBuiltin(rules []*rule, id bailey.RuleID, s Source, f *findings) []*rule {
-	i := slices.IndexFunc(rules, func(r *rule) bool { return r.ID == id })
+func withBuiltin(rules []*LoadedRule, id bailey.RuleID, s Source, f *findings) []*LoadedRule {
+	i := slices.IndexFunc(rules, func(r *LoadedRule) bool { return r.ID == id })
 	if i < 0 {
 		own := f.parseSource(s)
 		for _, r := range own {
-			r.builtin = true
+			r.BuiltIn = true
 		}
 		return append(rules, own...)
 	}
-	if rules[i].isPermit() {
+	if rules[i].IsPermit() {
 		f.addForRule(rules[i], "takes the place of a built-in forbid: make it a forbid")
 	}
 	return rules
 }
 
-func assembleEngine(m *model, rules []*rule) *Engine {
-	e := &Engine{slices: map[bailey.CapabilityID]*ruleSlice{}, rules: map[bailey.RuleID]*rule{}}
+func assembleEngine(m *model, rules []*LoadedRule) *Engine {
+	e := &Engine{slices: map[bailey.CapabilityID]*ruleSlice{}, rules: map[bailey.RuleID]*LoadedRule{}}
 	for _, a := range m.actions {
 		e.slices[a.ID] = &ruleSlice{act: a}
 	}
@@ -158,7 +158,7 @@ func assembleEngine(m *model, rules []*rule) *Engine {
 			e.common = append(e.common, r)
 			continue
 		}
-		for _, a := range m.actionsInScope(r.ast.Action) {
+		for _, a := range m.actionsInScope(r.AST.Action) {
 			s := e.slices[a.ID]
 			s.own = append(s.own, r)
 		}
@@ -177,9 +177,9 @@ func (e *Engine) Len() int { return len(e.rules) }
 // rules cause questions by Bailey.
 func (e *Engine) Asks() int {
 	asking := map[bailey.RuleID]bool{}
-	note := func(rules []*rule) {
+	note := func(rules []*LoadedRule) {
 		for _, r := range rules {
-			if r.asks && !r.builtin {
+			if r.Asks && !r.BuiltIn {
 				asking[r.ID] = true
 			}
 		}
@@ -196,7 +196,7 @@ func (e *Engine) Asks() int {
 }
 
 // appendReads adds to a list the attributes of context that rules read. Approvals are not included.
-func appendReads(list []cedar.String, rules []*rule) []cedar.String {
+func appendReads(list []cedar.String, rules []*LoadedRule) []cedar.String {
 	list = slices.Clone(list)
 	for _, r := range rules {
 		for _, name := range r.looks {

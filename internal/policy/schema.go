@@ -39,7 +39,7 @@ func newModel(in []Action) (*model, error) {
 		m.actions = append(m.actions, a)
 		m.byUID[a.uid], a.peers = a, m.byUID
 		for _, g := range a.groups {
-			m.members[actionUID(g)] = append(m.members[actionUID(g)], a)
+			m.members[ActionUID(g)] = append(m.members[ActionUID(g)], a)
 		}
 	}
 	var err error
@@ -75,7 +75,7 @@ func (m *model) buildSchema(bare bool) *sast.Schema {
 	}
 	for _, g := range groups {
 		s.Actions[cedar.String(g)] = sast.Action{}
-		if bare && len(m.members[actionUID(g)]) == 0 {
+		if bare && len(m.members[ActionUID(g)]) == 0 {
 			s.Actions[cedar.String(g)] = sast.Action{AppliesTo: appliesTo(&shape{kind: record})}
 		}
 	}
@@ -103,7 +103,7 @@ func appliesTo(input *shape) *sast.AppliesTo {
 	str, set := sast.Attribute{Type: sast.String()}, sast.Attribute{Type: sast.Set(sast.String())}
 	num, flag := sast.Attribute{Type: sast.Long()}, sast.Attribute{Type: sast.Bool()}
 	in := input.cedarType().(sast.RecordType)
-	in[opaqueName] = set
+	in[OpaqueName] = set
 	return &sast.AppliesTo{
 		Principals: []sast.EntityTypeRef{"Agent"},
 		Resources:  []sast.EntityTypeRef{"Target"},
@@ -163,7 +163,7 @@ func (m *model) validatorFor(scope []*action, mentioned []cedar.EntityUID) *vali
 	for _, a := range scope {
 		cut.Actions[a.uid] = m.full.Actions[a.uid]
 		for _, g := range a.groups {
-			cut.Actions[actionUID(g)] = m.full.Actions[actionUID(g)]
+			cut.Actions[ActionUID(g)] = m.full.Actions[ActionUID(g)]
 		}
 	}
 	m.addMentioned(&cut, mentioned)

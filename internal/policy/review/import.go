@@ -1,18 +1,21 @@
-package policy
+package review
 
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"bailey"
+	"bailey/internal/policy"
 )
 
 // Command is an action and the command lines that its manifest gives it, such as "git status".
 type Command struct {
-	Action
+	policy.Action
 	Patterns []string
 }
 
@@ -152,7 +155,7 @@ func parseWords(pattern string) (w commandPattern, why string) {
 	return w, ""
 }
 
-var plainWords = lazyRegexp(`^[A-Za-z0-9_@%+=:,./^~* -]+$`)
+var plainWords = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./^~* -]+$`) })
 
 // assignEntry assigns an entry to every action whose command line the entry includes. If it includes none, the entry is a
 // part of the action with the longest command line that the entry starts with.
@@ -295,7 +298,7 @@ func (im *Import) writeRules(b *bytes.Buffer, c Command, r *actionRights) {
 		}
 		fmt.Fprintf(b, "// %s\n", quotedLine(e.List+" "+e.Entry))
 	}
-	effect, uid := im.ruleEffect(c, r), actionUID(string(c.ID))
+	effect, uid := im.ruleEffect(c, r), policy.ActionUID(string(c.ID))
 	if effect == bailey.Deny {
 		fmt.Fprintf(b, "@id(%q)\n@reason(\"an imported list denies it\")\nforbid (principal, action == %s, resource);\n", ruleID("imported-deny", c.ID), uid)
 		return

@@ -1,4 +1,4 @@
-package policy
+package review
 
 import (
 	"encoding/json"
@@ -9,11 +9,12 @@ import (
 	"github.com/cedar-policy/cedar-go"
 
 	"bailey"
+	"bailey/internal/policy"
 )
 
 // Sample is a generated policy for measurements, with requests and their expected results.
 type Sample struct {
-	Config
+	policy.Config
 	Rules   int
 	Allowed bailey.Request // allowed by rule allowedBy
 	Refused bailey.Request // allowed by no permit
@@ -35,8 +36,8 @@ func NewSample(rules, unscoped int) Sample {
 		n, k := i/perAction, i%perAction
 		if k == 0 {
 			s.Actions = append(s.Actions,
-				Action{bailey.CapabilityID(fmt.Sprintf("p.a%d", n)), "p", "mutating", "medium", "reversible",
-					json.RawMessage(schema), false, nil, "", false})
+				policy.Action{ID: bailey.CapabilityID(fmt.Sprintf("p.a%d", n)), Pack: "p", SideEffect: "mutating",
+					Risk: "medium", Reversibility: "reversible", InputSchema: json.RawMessage(schema)})
 		}
 		switch {
 		case i*unscoped%100 < unscoped && k == 0:
@@ -53,7 +54,7 @@ func NewSample(rules, unscoped int) Sample {
 				"@id(\"a%d-%d\") permit (principal, action == Action::\"p.a%d\", resource) when { context.input has ref && context.input.ref like \"release-%d*\" };\n", n, k, n, k)
 		}
 	}
-	s.Sources = []Source{{"sample.cedar", []byte(text.String())}}
+	s.Sources = []policy.Source{{Name: "sample.cedar", Text: []byte(text.String())}}
 	s.Allowed = bailey.Request{
 		Capability: "p.a0", Input: map[string]any{"repo": ".", "ref": "main"},
 		Principal: bailey.Principal{Agent: "local", Person: "ada", Roles: []string{"dev"}},
@@ -84,39 +85,19 @@ func (s Sample) Parse() error {
 	return err
 }
 
-// Flat returns a function that decides like Decide but passes every rule to the library and not only a slice.
-func (e *Engine) Flat() func(bailey.Request) bailey.Decision {
-	every := cedar.NewPolicySet()
-	for id, r := range e.rules {
-		every.Add(cedar.PolicyID(id), r.policy)
-	}
-	return func(r bailey.Request) bailey.Decision {
-		s := e.slices[r.Capability]
-		if s == nil {
-			return e.Decide(r)
-		}
-		w, err := newWorld(s.act, r)
-		if err != nil {
-			return e.Decide(r)
-		}
-		return e.authorizeOrAsk(every, w, r.Approvals).Decision
-	}
-}
-
-// Bare returns a function that passes the rules of the request's slice to the library. The request is built once,
+// DecideBare returns a function that passes the rules that cover a request to the library. The request is built once,
 // before.
-func (e *Engine) Bare(r bailey.Request) (func() bool, error) {
-	s := e.slices[r.Capability]
-	if s == nil {
-		return nil, bailey.NotFound.Errorf("`bailey capabilities list` shows those there are",
-			"no action is called %q", r.Capability)
+func DecideBare(e *policy.Engine, r bailey.Request) (func() bool, error) {
+	v := e.Examine(r)
+	if v.Request == nil {
+		return nil, bailey.NotFound.New(v.Reason, v.Hint)
 	}
-	w, err := newWorld(s.act, r)
-	if err != nil {
-		return nil, err
+	rules := cedar.NewPolicySet()
+	for _, r := range e.RulesFor(r.Capability) {
+		rules.Add(cedar.PolicyID(r.ID), r.Policy)
 	}
 	return func() bool {
-		ok, _ := cedar.Authorize(e.sliceRules(s), w, w.req)
+		ok, _ := cedar.Authorize(rules, v.Request, v.Request.Request)
 		return ok == cedar.Allow
 	}, nil
 }
