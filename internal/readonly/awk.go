@@ -4,8 +4,6 @@ import (
 	"strings"
 )
 
-const awkHint = "Print to the standard output, and use a pipe of the shell after awk: awk '{print $1}' FILE | sort"
-
 // awkRefused are identifiers of awk that run a program, or change which files awk opens. gawk opens a network
 // connection
 // for a file named /inet/…, so the list of files must not change (ARGV, and SYMTAB that reaches it).
@@ -29,14 +27,14 @@ func checkAwk(c *call) *refusal {
 		if c.hasOption("version", "help", "V") {
 			return nil
 		}
-		return newRefusal(awkHint, "awk has no program")
+		return newRefusal(c.rule.Hint, "awk has no program")
 	}
 	w := &c.args[c.operands[0]]
 	if w.tilde || w.data {
-		return newRefusal(awkHint, "the program of awk is not literal")
+		return newRefusal(c.rule.Hint, "the program of awk is not literal")
 	}
 	w.makeLiteral()
-	p := &awkLexer{text: w.value}
+	p := &awkLexer{text: w.value, hint: c.rule.Hint}
 	if r := p.checkProgram(); r != nil {
 		return r
 	}
@@ -48,7 +46,7 @@ func checkAwk(c *call) *refusal {
 			}
 		}
 		if strings.HasPrefix(w.value, "/inet") {
-			return newRefusal(awkHint, "awk opens a network connection for %s", w.value)
+			return newRefusal(c.rule.Hint, "awk opens a network connection for %s", w.value)
 		}
 		c.end = 1 // awk reads options only before the program
 		if r := c.checkOperand(w, Files); r != nil {
@@ -82,6 +80,7 @@ const (
 // redirection if it follows print or printf outside of parentheses (POSIX awk, section Grammar).
 type awkLexer struct {
 	text    string
+	hint    string
 	pos     int
 	prev    awkToken
 	control bool   // the previous token is if, while, for or switch
@@ -91,7 +90,7 @@ type awkLexer struct {
 }
 
 func (p *awkLexer) refuseProgram(format string, args ...any) *refusal {
-	return newRefusal(awkHint, "the program of awk "+format, args...)
+	return newRefusal(p.hint, "the program of awk "+format, args...)
 }
 
 func (p *awkLexer) checkProgram() *refusal {
