@@ -51,7 +51,7 @@ var layers = []struct {
 		"internal/strangers":   {},
 		"internal/jail":        {ours: []string{".", "internal/jail/inside"}, outside: []string{"golang.org/x/sys"}},
 		"internal/jail/inside": {},
-		"internal/egress":      {ours: []string{"."}},
+		"internal/egress":      {ours: []string{"."}, outside: []string{"golang.org/x/crypto/cryptobyte"}},
 		"internal/socketproxy": {ours: []string{"."}},
 		"internal/sshca":       {ours: []string{"."}, outside: []string{"golang.org/x/crypto/ssh"}},
 		"internal/wrap":        {ours: []string{".", "internal/guard"}},

@@ -142,7 +142,7 @@ func (e *entry) checkEntry() error {
 	case e.wild && (e.addr.IsValid() || !strings.Contains(e.name, ".")):
 		return invalidError("egress "+e.String()+" is too wide",
 			"name at least two parts behind *., as in *.example.com")
-	case never || slices.Contains(metadataNames, e.name):
+	case never || slices.Contains(addresses().names, e.name):
 		return invalidError("egress "+e.String()+" leads to where a cloud keeps credentials, which nothing opens",
 			"leave it out")
 	case what != "" && !e.Private:
@@ -176,7 +176,7 @@ func (v Verdict) Refusal() *Refusal {
 // Decide makes the only egress decision, for every protocol. It does no I/O. If the target is allowed, its name is
 // resolved and the addresses are judged afterwards. If it is refused, its name is not resolved.
 func (l *Allowlist) Decide(t Target) Verdict {
-	if slices.Contains(metadataNames, t.name) {
+	if slices.Contains(addresses().names, t.name) {
 		return Verdict{refusal: deniedRefusal("egress to "+t.String()+
 			" is never allowed: it is where a cloud keeps credentials", "lend the tool a credential instead")}
 	}

@@ -142,18 +142,8 @@ func (c *client) handleConnect(w http.ResponseWriter, r *http.Request) {
 	if ref != nil {
 		c.life.p.record.recordRefusal("connect", "", ref)
 	}
-	var g *grant
-	var out *outboundConn
-	if ref == nil {
-		g, ref = c.life.admitTarget("connect", t)
-	}
-	if ref == nil {
-		defer g.releaseSlot()
-		out, ref = c.dialGranted(g)
-	}
-	if out != nil {
-		defer out.Close()
-	}
+	g, out, ref := c.connectTarget("connect", t, ref)
+	defer g.release(out)
 	_, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return

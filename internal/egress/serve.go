@@ -188,3 +188,13 @@ func (p *Proxy) countConnection(t Target) *Refusal {
 }
 
 func (g *grant) releaseSlot() { g.p.open.Add(-1) }
+
+// release closes a connection and then releases its grant; either may be nil.
+func (g *grant) release(out *outboundConn) {
+	if out != nil {
+		out.Close()
+	}
+	if g != nil {
+		g.releaseSlot()
+	}
+}

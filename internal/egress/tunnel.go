@@ -14,12 +14,8 @@ import (
 
 // forwardTo connects a client to the one target of its listener.
 func (c *client) forwardTo(t Target) {
-	g, ref := c.life.admitTarget("forward", t)
-	var out *outboundConn
-	if ref == nil {
-		defer g.releaseSlot()
-		out, ref = c.dialGranted(g)
-	}
+	g, out, ref := c.connectTarget("forward", t, nil)
+	defer g.release(out)
 	if ref != nil {
 		c.setRequestDeadline()
 		first := make([]byte, 1)
@@ -27,10 +23,21 @@ func (c *client) forwardTo(t Target) {
 		c.explainRefusal(first[:n], ref)
 		return
 	}
-	if out != nil {
-		defer out.Close()
-	}
 	c.checkAndPipe(g, out)
+}
+
+// connectTarget admits a target and connects to it, unless ref already refuses it. The caller must release the grant
+// and the connection, even after a refusal.
+func (c *client) connectTarget(via string, t Target, ref *Refusal) (*grant, *outboundConn, *Refusal) {
+	if ref != nil {
+		return nil, nil, ref
+	}
+	g, ref := c.life.admitTarget(via, t)
+	if ref != nil {
+		return nil, nil, ref
+	}
+	out, ref := c.dialGranted(g)
+	return g, out, ref
 }
 
 // dialGranted connects to a granted target. If TLS is opened there, it returns neither a connection nor a refusal: the
