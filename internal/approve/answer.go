@@ -103,8 +103,8 @@ func (u *Queue) proveAnswer(e *entry, g Given) (Approver, error) {
 	return u.proveAuthor(e.q.Text, e.q.Rules, g)
 }
 
-// proveAuthor returns the author of an answer to a text. If the author does not meet the rules, prove returns an error: an
-// answer that cannot count is not recorded.
+// proveAuthor returns the author of an answer to a text. If the author does not meet the rules, prove returns an error:
+// an answer that cannot count is not recorded.
 func (u *Queue) proveAuthor(text string, rules []bailey.Rule, g Given) (Approver, error) {
 	if u.c.Prove == nil {
 		return Approver{}, bailey.Unavailable.New("nothing here can tell whose answer it is",
@@ -147,7 +147,8 @@ func levelHint(l bailey.Level) string {
 	return "this version knows no such level: correct the rule"
 }
 
-// grantQuestion records a grant, and that the question is settled if it was the last one required. The caller must hold e.turn.
+// grantQuestion records a grant, and that the question is settled if it was the last one required. The caller must hold
+// e.turn.
 func (u *Queue) grantQuestion(ctx context.Context, e *entry, g Given, by Approver) (Tally, error) {
 	t := Tally{Names: append(u.provenNames(e), by.Name), Count: bailey.Combine(e.q.Rules).Count}
 	event := e.newEvent(g, by)

@@ -111,8 +111,8 @@ func (u *Queue) Withdraw(reason string, want func(bailey.Question) bool) {
 	}
 }
 
-// endQuestion denies e and records why. If that cannot be recorded, e has ended nevertheless and grants nothing any more.
-// It reports whether this call ended e. The caller must hold e.turn.
+// endQuestion denies e and records why. If that cannot be recorded, e has ended nevertheless and grants nothing any
+// more. It reports whether this call ended e. The caller must hold e.turn.
 func (u *Queue) endQuestion(e *entry, event Event) bool {
 	if u.isOver(e) {
 		return false

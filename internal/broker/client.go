@@ -127,8 +127,8 @@ func (c Client) requestLoan(conn *peer.Conn, l bailey.Loan) (lease bailey.Lease,
 	return lease, conn.SetDeadline(time.Time{})
 }
 
-// receiptLeaseID returns a lease's ID as it appears in receipts. If the issuer has a name for the value, "=" and that name
-// follow. [SameUID] follows if the broker has no user of its own.
+// receiptLeaseID returns a lease's ID as it appears in receipts. If the issuer has a name for the value, "=" and that
+// name follow. [SameUID] follows if the broker has no user of its own.
 func (c Client) receiptLeaseID(l lease) string {
 	id := l.ID
 	if l.Mint != "" {
@@ -311,8 +311,8 @@ var secretKey = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)(?:token|secret|password|passwd|authorization|key-data)[a-z_-]*["']?[ \t]*[:=][ \t]*["']?(?:(?:bearer|basic)[ \t]+)?([^\s"',}]{8,})`)
 })
 
-// embeddedSecrets returns the secrets in a lent file. A tool can print one of them without printing the whole file, and redaction
-// would otherwise look for the whole file only.
+// embeddedSecrets returns the secrets in a lent file. A tool can print one of them without printing the whole file, and
+// redaction would otherwise look for the whole file only.
 func embeddedSecrets(text string) (list []string) {
 	for _, m := range secretKey().FindAllStringSubmatch(text, maxInner) {
 		if m[1] != text {

@@ -43,12 +43,12 @@ var addresses = sync.OnceValue(func() (t addressTable) {
 	return t
 })
 
-// globalIPv6 is the only part of IPv6 that is allocated to hosts on the Internet. An address outside it is reserved even if
-// addresses.txt does not list it.
+// globalIPv6 is the only part of IPv6 that is allocated to hosts on the Internet. An address outside it is reserved
+// even if addresses.txt does not list it.
 var globalIPv6 = netip.MustParsePrefix("2000::/3")
 
-// addressClass describes an address that is not an ordinary public one. It returns "" for all others. If never is true, the
-// address must be refused whatever a profile says.
+// addressClass describes an address that is not an ordinary public one. It returns "" for all others. If never is true,
+// the address must be refused whatever a profile says.
 func addressClass(a netip.Addr) (what string, never bool) {
 	a = a.WithZone("").Unmap()
 	if slices.ContainsFunc(append(embeddedIPv4(a), a), isMetadata) {
@@ -90,9 +90,9 @@ func embeddedIPv4(a netip.Addr) []netip.Addr {
 	return nil
 }
 
-// refuseLocal refuses an address of this machine, or of a network of one of its interfaces, unless the entry is private. Such
-// an address can look public, and services there, such as an administrator's page or a neighbour in the same rack,
-// often trust callers from the same network.
+// refuseLocal refuses an address of this machine, or of a network of one of its interfaces, unless the entry is
+// private. Such an address can look public, and services there, such as an administrator's page or a neighbour in the
+// same rack, often trust callers from the same network.
 func (p *Proxy) refuseLocal(t Target, e *entry, a netip.Addr) *Refusal {
 	if e.Private {
 		return nil

@@ -192,8 +192,8 @@ func (l *Allowlist) Decide(t Target) Verdict {
 	return Verdict{entry: e}
 }
 
-// findEntry returns the entry that matches t, or nil. An exact name takes precedence over a wildcard, and a longer wildcard
-// over a shorter one.
+// findEntry returns the entry that matches t, or nil. An exact name takes precedence over a wildcard, and a longer
+// wildcard over a shorter one.
 func (l *Allowlist) findEntry(t Target) *entry {
 	var best *entry
 	for _, e := range l.entries {
@@ -225,8 +225,8 @@ func (l *Allowlist) unlistedRefusal(t Target) *Refusal {
 		"the egress entry "+strconv.Quote(t.String())+" would allow it")
 }
 
-// judgeAddress refuses the address a if it is not public and the entry is not private, or if it is a metadata address. The
-// target has resolved to a, or was requested as a.
+// judgeAddress refuses the address a if it is not public and the entry is not private, or if it is a metadata address.
+// The target has resolved to a, or was requested as a.
 func judgeAddress(t Target, e *entry, a netip.Addr) *Refusal {
 	what, never := addressClass(a)
 	switch {

@@ -76,8 +76,8 @@ func (c *client) checkAndPipe(g *grant, out *outboundConn) {
 	c.pipeBoth(g, out, raw)
 }
 
-// checkHello refuses a connection that does not begin with a ClientHello, or whose ClientHello hides its target or names
-// another one.
+// checkHello refuses a connection that does not begin with a ClientHello, or whose ClientHello hides its target or
+// names another one.
 func (g *grant) checkHello(h hello, err error) *Refusal {
 	e, to := g.entry, "egress to "+g.target.String()
 	named, ref := Target{}, (*Refusal)(nil)
@@ -115,8 +115,8 @@ func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 // alert is a fatal TLS alert, access_denied.
 const alert = "\x15\x03\x03\x00\x02\x02\x31"
 
-// explainRefusal gives the reason to a client that believes it is already connected: as an alert if it speaks TLS, as an HTTP
-// response if it may speak HTTP.
+// explainRefusal gives the reason to a client that believes it is already connected: as an alert if it speaks TLS, as
+// an HTTP response if it may speak HTTP.
 func (c *client) explainRefusal(begin []byte, ref *Refusal) {
 	switch {
 	case len(begin) > 0 && begin[0] == recordHandshake:
@@ -158,7 +158,8 @@ func (t *tunnel) idleTime() time.Duration {
 	return time.Duration(time.Now().UnixNano() - t.last.Load())
 }
 
-// copyDirection copies one direction. It passes an end of file on, and the other direction continues. Any other end closes both.
+// copyDirection copies one direction. It passes an end of file on, and the other direction continues. Any other end
+// closes both.
 func (t *tunnel) copyDirection(dst, src net.Conn, count *atomic.Int64) {
 	var buf []byte
 	if _, ok := dst.(*net.TCPConn); !ok {
@@ -191,8 +192,8 @@ func (t *tunnel) copyDirection(dst, src net.Conn, count *atomic.Int64) {
 	}
 }
 
-// copyChunk copies up to n bytes: in the kernel (splice) if dst is TCP, otherwise through a buffer. The read deadline is
-// short, so that slow traffic is counted in time. If the write deadline expires, the tunnel must end: data that was
+// copyChunk copies up to n bytes: in the kernel (splice) if dst is TCP, otherwise through a buffer. The read deadline
+// is short, so that slow traffic is counted in time. If the write deadline expires, the tunnel must end: data that was
 // read would be lost.
 func (t *tunnel) copyChunk(dst, src net.Conn, n int64, buf []byte) (int64, error) {
 	now := time.Now()

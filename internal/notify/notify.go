@@ -162,8 +162,8 @@ func (s *Sender) Tell(kind string, q bailey.Question, reason string) {
 	}
 }
 
-// pushMessage adds a message. If the queue is full, it drops the oldest message about a settled question, or else the oldest
-// message.
+// pushMessage adds a message. If the queue is full, it drops the oldest message about a settled question, or else the
+// oldest message.
 func (w *deliveryQueue) pushMessage(m Message) {
 	w.mu.Lock()
 	if len(w.list) == MaxWaiting {

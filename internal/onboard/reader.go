@@ -198,7 +198,8 @@ func (r *reader) addCommand(name, summary, l string) {
 	r.openEntry(l, &r.help.Commands[len(r.help.Commands)-1].Summary, column)
 }
 
-// readOperandLine parses a line of a list of operands. argparse also lists subcommands there, below their names in braces.
+// readOperandLine parses a line of a list of operands. argparse also lists subcommands there, below their names in
+// braces.
 func (r *reader) readOperandLine(l, trimmed string) {
 	in := lineIndent(l)
 	switch set := bracesLine().FindStringSubmatch(l); {
@@ -237,8 +238,8 @@ func (r *reader) addOperand(o Operand, l, summary string) {
 	r.openEntry(l, &r.listed[len(r.listed)-1].Summary, column)
 }
 
-// cleanLines splits a text into lines without hidden content: it removes terminal sequences, overstriking (as nroff writes
-// bold) and invisible characters, and expands tabs.
+// cleanLines splits a text into lines without hidden content: it removes terminal sequences, overstriking (as nroff
+// writes bold) and invisible characters, and expands tabs.
 func cleanLines(text string) []string {
 	text = text[:min(len(text), MaxText)]
 	var lines []string

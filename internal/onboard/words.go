@@ -114,8 +114,8 @@ func wordsOf(s string) []string {
 	return strings.FieldsFunc(strings.ToLower(s), func(c rune) bool { return (c < 'a' || c > 'z') && c != '-' })
 }
 
-// isReadOnlyCommand reports whether a command only reads: its last word is such a verb, or begins with list- or describe-, and its
-// summaries do not contradict that. Names can be wrong, so a person must check.
+// isReadOnlyCommand reports whether a command only reads: its last word is such a verb, or begins with list- or
+// describe-, and its summaries do not contradict that. Names can be wrong, so a person must check.
 func isReadOnlyCommand(tool string, t *Tree) bool {
 	verb := tool
 	if n := len(t.Words); n > 0 {

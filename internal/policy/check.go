@@ -59,9 +59,9 @@ func addAdvice(words string) string {
 	return words
 }
 
-// checkApprovalUse allows context.approvals only as a conjunct of an unless clause of an asking rule, with that rule's own id.
-// So a grant can lift the rule that asked for it and has no other effect. monotone also refuses `is … in`, because
-// Cedar's validator answers it with errors that double at each level.
+// checkApprovalUse allows context.approvals only as a conjunct of an unless clause of an asking rule, with that rule's
+// own id. So a grant can lift the rule that asked for it and has no other effect. monotone also refuses `is … in`,
+// because Cedar's validator answers it with errors that double at each level.
 func checkApprovalUse(r *LoadedRule) (bad []string) {
 	own := 0
 	for _, c := range r.AST.Conditions {
@@ -99,8 +99,8 @@ func findContextMisuse(n ast.IsNode) (bad []string) {
 
 const approvalsForm = `context.approvals may only stand in an asking rule, as unless { context.approvals.contains("its-own-id") }`
 
-// addFinding adds words to the list if bad is set. It returns false, so that the caller does not inspect the children of the
-// node.
+// addFinding adds words to the list if bad is set. It returns false, so that the caller does not inspect the children
+// of the node.
 func addFinding(list *[]string, bad bool, words string) bool {
 	if bad {
 		*list = append(*list, words)
@@ -147,8 +147,8 @@ func scopeUIDs(s ast.IsActionScopeNode) []cedar.EntityUID {
 	return nil
 }
 
-// inspectConditions returns the actions and groups that a rule's conditions name, and whether the conditions read the action
-// and the input.
+// inspectConditions returns the actions and groups that a rule's conditions name, and whether the conditions read the
+// action and the input.
 func inspectConditions(p *ast.Policy) (uids []cedar.EntityUID, looks, reads bool) {
 	for _, c := range p.Conditions {
 		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
@@ -168,9 +168,9 @@ func inspectConditions(p *ast.Policy) (uids []cedar.EntityUID, looks, reads bool
 	return uids, looks, reads
 }
 
-// distinctActions keeps one of the actions that a rule cannot distinguish, because their checks would have the same result. A
-// rule that does not read the action cannot distinguish actions whose inputs have the same type. If it does not read
-// the input either, it distinguishes none.
+// distinctActions keeps one of the actions that a rule cannot distinguish, because their checks would have the same
+// result. A rule that does not read the action cannot distinguish actions whose inputs have the same type. If it does
+// not read the input either, it distinguishes none.
 func distinctActions(scope []*action, reads bool) (out []*action) {
 	seen := map[string]bool{}
 	for _, a := range scope {
@@ -195,9 +195,9 @@ func isGroupScope(s ast.IsActionScopeNode) bool {
 	return false
 }
 
-// isNeverTrue reports whether a valid rule has a condition that is false for every call it covers. The validator does not
-// report this directly. But if the left side of && is always false, the validator stops there and accepts an ill-typed
-// right side.
+// isNeverTrue reports whether a valid rule has a condition that is false for every call it covers. The validator does
+// not report this directly. But if the left side of && is always false, the validator stops there and accepts an
+// ill-typed right side.
 func isNeverTrue(v *validate.Validator, p *ast.Policy) bool {
 	if len(p.Conditions) == 0 {
 		return false
@@ -229,8 +229,8 @@ func flattenErrors(err error) []error {
 // maxUnary is the number of consecutive '!' or '-' that Cedar's reference implementation accepts.
 const maxUnary = 4
 
-// checkPortability refuses constructs that the library accepts but Cedar's reference implementation refuses: a rule that loads
-// here must mean the same everywhere. test/cedar searches for such differences.
+// checkPortability refuses constructs that the library accepts but Cedar's reference implementation refuses: a rule
+// that loads here must mean the same everywhere. test/cedar searches for such differences.
 func checkPortability(r *LoadedRule) (bad []string) {
 	for _, c := range r.AST.Conditions {
 		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
@@ -322,7 +322,8 @@ func targetID(t bailey.Target) string {
 	return t.Kind + ":" + t.Name
 }
 
-// isValidTarget reports whether a target is valid. A kind that contains a colon would be read as another kind with a name.
+// isValidTarget reports whether a target is valid. A kind that contains a colon would be read as another kind with a
+// name.
 func isValidTarget(t bailey.Target) bool {
 	parsed, ok := parseTarget(targetID(t))
 	return ok && parsed == t

@@ -85,8 +85,8 @@ func (e *Engine) sliceRules(s *ruleSlice) cedar.PolicyIterator {
 	})
 }
 
-// authorizeOrAsk decides with the existing grants. If asking rules refuse the call, it decides again with their grants added. No
-// other grants are added: no person would be asked for them, and a rule sees only its own grant.
+// authorizeOrAsk decides with the existing grants. If asking rules refuse the call, it decides again with their grants
+// added. No other grants are added: no person would be asked for them, and a rule sees only its own grant.
 func (e *Engine) authorizeOrAsk(rules cedar.PolicyIterator, w *CedarRequest, grants []bailey.RuleID) Verdict {
 	first := e.authorizeOnce(rules, w)
 	var asks []bailey.Rule
@@ -113,8 +113,8 @@ func (e *Engine) authorizeOrAsk(rules cedar.PolicyIterator, w *CedarRequest, gra
 	}}
 }
 
-// authorizeOnce evaluates the rules once. If any rule fails, it denies. Cedar itself would skip that rule, and a skipped forbid
-// would not forbid.
+// authorizeOnce evaluates the rules once. If any rule fails, it denies. Cedar itself would skip that rule, and a
+// skipped forbid would not forbid.
 func (e *Engine) authorizeOnce(rules cedar.PolicyIterator, w *CedarRequest) Verdict {
 	ok, diag := cedar.Authorize(rules, w, w.Request)
 	id := w.act.ID
@@ -206,8 +206,8 @@ func (e *Engine) isActionNamed(held []bailey.Rule, a *action) bool {
 	return slices.ContainsFunc(held, func(r bailey.Rule) bool { return e.rules[r.ID].namesAction(a.uid) })
 }
 
-// isAttributeRead reports whether one of the permits reads an attribute (restores, egress or waivers). A permit written without
-// regard to secrets or the network must not release secrets or allow egress.
+// isAttributeRead reports whether one of the permits reads an attribute (restores, egress or waivers). A permit written
+// without regard to secrets or the network must not release secrets or allow egress.
 func (e *Engine) isAttributeRead(held []bailey.Rule, at cedar.String) bool {
 	return slices.ContainsFunc(held, func(r bailey.Rule) bool { return e.rules[r.ID].looksAt(at) })
 }
@@ -243,8 +243,8 @@ func joinReasons(rules []bailey.Rule) string {
 	return strings.Join(words, "; ")
 }
 
-// describeApprovals describes which approvals are needed. For several rules, it describes the single answer that satisfies all of
-// them.
+// describeApprovals describes which approvals are needed. For several rules, it describes the single answer that
+// satisfies all of them.
 func describeApprovals(asks []bailey.Rule) string {
 	var ids []string
 	for _, r := range asks {

@@ -252,8 +252,8 @@ func (s *shape) convertList(path string, v any, elem *shape) (cedar.Value, error
 	return cedar.NewSet(values...), nil
 }
 
-// parseExactInt parses an integer. It refuses a number with a fraction, with an exponent or beyond 64 bits and does not round
-// it, because the tool would otherwise get other digits than the rule.
+// parseExactInt parses an integer. It refuses a number with a fraction, with an exponent or beyond 64 bits and does not
+// round it, because the tool would otherwise get other digits than the rule.
 func parseExactInt(v any) (int64, bool) {
 	switch n := v.(type) {
 	case json.Number:

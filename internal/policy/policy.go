@@ -34,8 +34,9 @@ type Engine struct {
 	digest  string
 }
 
-// ruleSlice is the set of rules that can match one action. A rule whose action scope excludes the action never holds for
-// it. To omit it therefore changes no decision, and the cost of a call does not grow with the rules for other calls.
+// ruleSlice is the set of rules that can match one action. A rule whose action scope excludes the action never holds
+// for it. To omit it therefore changes no decision, and the cost of a call does not grow with the rules for other
+// calls.
 type ruleSlice struct {
 	act   *action
 	own   []*LoadedRule

@@ -25,8 +25,8 @@ type CedarRequest struct {
 	waivers   []string
 }
 
-// Get makes the request an entity store. It knows the agent, the target and every action, because a rule may test the groups
-// of any action.
+// Get makes the request an entity store. It knows the agent, the target and every action, because a rule may test the
+// groups of any action.
 func (w *CedarRequest) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
 	switch uid {
 	case w.agent.UID:
@@ -46,7 +46,8 @@ func (w *CedarRequest) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
 	return cedar.Entity{}, false
 }
 
-// contextAttributes returns the names of all attributes of context except approvals, which changes while a call is decided.
+// contextAttributes returns the names of all attributes of context except approvals, which changes while a call is
+// decided.
 func contextAttributes() []cedar.String {
 	return []cedar.String{"input", "paths", "dir", "cage", "absent", "changed", "profile", "environment", "session",
 		"unattended", "writes", "restores", "egress", "waivers", "time"}

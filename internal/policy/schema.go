@@ -151,9 +151,9 @@ func (m *model) expandGroups(uids []cedar.EntityUID) (out []*action) {
 	return out
 }
 
-// validatorFor returns a validator with a reduced schema: the groups, the actions in scope and those mentioned elsewhere
-// in the rule. Cedar's validator visits every action of its schema for every rule, which takes minutes for thousands of
-// both. The omitted actions cannot occur in the rule.
+// validatorFor returns a validator with a reduced schema: the groups, the actions in scope and those mentioned
+// elsewhere in the rule. Cedar's validator visits every action of its schema for every rule, which takes minutes for
+// thousands of both. The omitted actions cannot occur in the rule.
 func (m *model) validatorFor(scope []*action, mentioned []cedar.EntityUID) *validate.Validator {
 	if len(scope) == len(m.actions) {
 		return m.cachedValidator("", m.full)
@@ -170,8 +170,8 @@ func (m *model) validatorFor(scope []*action, mentioned []cedar.EntityUID) *vali
 	return m.cachedValidator(schemaKey(cut.Actions), &cut)
 }
 
-// emptyGroupValidator returns a validator for a rule about groups without members. In its schema such groups apply, so that, for
-// example, a rule about destructive actions can be checked before the first such action exists.
+// emptyGroupValidator returns a validator for a rule about groups without members. In its schema such groups apply, so
+// that, for example, a rule about destructive actions can be checked before the first such action exists.
 func (m *model) emptyGroupValidator(mentioned []cedar.EntityUID) (*validate.Validator, error) {
 	bare, err := resolveSchema((&model{}).buildSchema(true))
 	if err != nil {

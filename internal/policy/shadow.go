@@ -41,8 +41,8 @@ func isUnconditional(r *LoadedRule) bool {
 	})
 }
 
-// scopeEntity returns the only entity that a principal or resource scope covers, or zero for any. Agents and targets have no
-// parents, and each type has one place in a scope, so `in` means `==` and `is` means any.
+// scopeEntity returns the only entity that a principal or resource scope covers, or zero for any. Agents and targets
+// have no parents, and each type has one place in a scope, so `in` means `==` and `is` means any.
 func scopeEntity(s ast.IsScopeNode) cedar.EntityUID {
 	switch s := s.(type) {
 	case ast.ScopeTypeEq:
@@ -63,7 +63,8 @@ func reachedActions(r *LoadedRule) []cedar.EntityUID {
 	return scopeUIDs(r.AST.Action)
 }
 
-// forbidOver returns a forbid that covers at completely. acts are the actions and groups to which the action of at belongs.
+// forbidOver returns a forbid that covers at completely. acts are the actions and groups to which the action of at
+// belongs.
 func (b blanket) forbidOver(at reach, acts []cedar.EntityUID) *LoadedRule {
 	for _, who := range [...]cedar.EntityUID{{}, at.principal} {
 		for _, what := range [...]cedar.EntityUID{{}, at.resource} {
@@ -96,8 +97,8 @@ func (b blanket) forbidsOverRule(m *model, r *LoadedRule) (over []*LoadedRule) {
 	return over
 }
 
-// forbidsOverAction does the same for one action or group. A pack group is also covered if all actions of the pack are. A class
-// group is covered only by itself, because a rule about it may be meant for actions that do not exist yet.
+// forbidsOverAction does the same for one action or group. A pack group is also covered if all actions of the pack are.
+// A class group is covered only by itself, because a rule about it may be meant for actions that do not exist yet.
 func (b blanket) forbidsOverAction(m *model, at reach) (over []*LoadedRule) {
 	if a := m.byUID[at.action]; a != nil {
 		if f := b.forbidOver(at, a.wider); f != nil {
@@ -121,8 +122,9 @@ func (b blanket) forbidsOverAction(m *model, at reach) (over []*LoadedRule) {
 	return over
 }
 
-// checkShadowed reports the rules that have no effect because of unconditional forbids: a permit that allows no call, and an
-// asking rule that no grant can lift. A forbid under another forbid is not reported, because its reason still counts.
+// checkShadowed reports the rules that have no effect because of unconditional forbids: a permit that allows no call,
+// and an asking rule that no grant can lift. A forbid under another forbid is not reported, because its reason still
+// counts.
 func (f *findings) checkShadowed(m *model, rules []*LoadedRule, b blanket) {
 	if len(b) == 0 {
 		return

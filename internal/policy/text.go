@@ -17,8 +17,8 @@ const (
 	maxDepth  = 32       // nested brackets
 )
 
-// scanRules scans a file once, as Cedar's scanner does, before any part of it is parsed. It returns the offset behind the
-// semicolon of each rule. If the file is unfit, it returns the offset and a description of the error.
+// scanRules scans a file once, as Cedar's scanner does, before any part of it is parsed. It returns the offset behind
+// the semicolon of each rule. If the file is unfit, it returns the offset and a description of the error.
 func scanRules(t []byte) (ends []int, at int, bad string) {
 	if at, bad := checkCharacters(t); bad != "" {
 		return nil, at, bad

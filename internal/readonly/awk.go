@@ -5,8 +5,7 @@ import (
 )
 
 // awkRefused are identifiers of awk that run a program, or change which files awk opens. gawk opens a network
-// connection
-// for a file named /inet/…, so the list of files must not change (ARGV, and SYMTAB that reaches it).
+// connection for a file named /inet/…, so the list of files must not change (ARGV, and SYMTAB that reaches it).
 var awkRefused = map[string]string{
 	"system": "runs a program with system", "ARGV": "changes the files that awk opens",
 	"ARGC":   "changes the files that awk opens",
@@ -127,7 +126,8 @@ func (p *awkLexer) readToken() *refusal {
 	return p.readOperator(c)
 }
 
-// readNumber reads a decimal number. A letter directly after it is refused: some versions read hexadecimal numbers there.
+// readNumber reads a decimal number. A letter directly after it is refused: some versions read hexadecimal numbers
+// there.
 func (p *awkLexer) readNumber() *refusal {
 	digits := func() {
 		for p.pos < len(p.text) && (p.text[p.pos] >= '0' && p.text[p.pos] <= '9' || p.text[p.pos] == '.') {
@@ -169,7 +169,8 @@ func (p *awkLexer) readString() (string, *refusal) {
 	return "", p.refuseProgram("has a string without an end")
 }
 
-// readRegex reads a regular expression. A slash inside of brackets ends it in some versions of awk only, so it is refused.
+// readRegex reads a regular expression. A slash inside of brackets ends it in some versions of awk only, so it is
+// refused.
 func (p *awkLexer) readRegex() *refusal {
 	from := p.pos + 1
 	for p.pos++; p.pos < len(p.text); p.pos++ {

@@ -65,9 +65,9 @@ func (k *checker) checkSimpleCommand(n *syntax.CallExpr, in input) *refusal {
 	return nil
 }
 
-// bindCommand finds the rule of a command, checks the command with it, and returns the words with the absolute path of the
-// program as first word. inside names the command that runs it. feed is true if the arguments contain data that is not
-// known yet.
+// bindCommand finds the rule of a command, checks the command with it, and returns the words with the absolute path of
+// the program as first word. inside names the command that runs it. feed is true if the arguments contain data that is
+// not known yet.
 func (k *checker) bindCommand(words []word, in input, inside string, feed bool) ([]word, *refusal) {
 	if len(k.commands) >= MaxCommands {
 		return nil, newRefusal("Split the line.", "the line has more than %d commands", MaxCommands)

@@ -196,8 +196,8 @@ func checkCharacters(line string) *refusal {
 	return nil
 }
 
-// isHidden reports whether c, which is not ASCII, is a control, format, separator, private or blank character, or a byte
-// that is not UTF-8.
+// isHidden reports whether c, which is not ASCII, is a control, format, separator, private or blank character, or a
+// byte that is not UTF-8.
 func isHidden(c rune, size int) bool {
 	return c == utf8.RuneError && size == 1 || unicode.In(c, unicode.C, unicode.Z, unicode.Variation_Selector) ||
 		c >= 0xe0000 || strings.ContainsRune(blank, c)

@@ -14,8 +14,7 @@ type ipObject struct {
 }
 
 // ipObjects are the objects of which reading verbs are accepted, in the order in which ip looks them up. xfrm is
-// missing
-// because it prints keys.
+// missing because it prints keys.
 var ipObjects = []ipObject{
 	{"address", "a", map[string]string{"show": "s", "list": "l", "lst": "ls"}},
 	{"addrlabel", "addrl", map[string]string{"list": "l", "lst": "ls"}},

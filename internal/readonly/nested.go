@@ -60,8 +60,8 @@ func checkXargs(c *call) *refusal {
 	return nil
 }
 
-// xargsReplacement returns the string that xargs replaces with data. The last option wins; an option without a value means
-// {}.
+// xargsReplacement returns the string that xargs replaces with data. The last option wins; an option without a value
+// means {}.
 func (c *call) xargsReplacement() (mark string, replaces bool) {
 	for _, o := range c.options {
 		switch o.name {

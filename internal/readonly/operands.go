@@ -122,8 +122,7 @@ func checkSysctl(c *call) *refusal {
 }
 
 // testOperators are the operators of test. -v and -R are missing: in bash they evaluate their operand, which can
-// contain
-// a command. -t and -o (option of the shell) have the same name as accepted ones.
+// contain a command. -t and -o (option of the shell) have the same name as accepted ones.
 var testOperators = strings.Fields("! ( ) -a -o = == != < > -b -c -d -e -f -g -G -h -k -L -N -O -p -r -s -S -t -u " +
 	"-w -x -z -n " +
 	"-nt -ot -ef")

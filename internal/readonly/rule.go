@@ -123,8 +123,8 @@ const (
 	maybeOption        // an optional value after =
 )
 
-// resolveLong resolves the name of a long option, which may be abbreviated. It returns the full name. The full name replaces
-// the abbreviation in the rendered text, so a name that only the program knows cannot be meant.
+// resolveLong resolves the name of a long option, which may be abbreviated. It returns the full name. The full name
+// replaces the abbreviation in the rendered text, so a name that only the program knows cannot be meant.
 func (r *Rule) resolveLong(name string) (full string, kind int, ref *refusal) {
 	matches := 0
 	for entry := range strings.FieldsSeq(r.Long) {

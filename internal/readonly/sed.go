@@ -5,9 +5,8 @@ import (
 )
 
 // checkSed checks the scripts of sed. sed 4.9 and POSIX read the delimiter inside of a bracket expression as a
-// character,
-// older versions and BusyBox as the end of the pattern. A script is accepted if one reading is harmless and the other
-// reading is harmless too, or is an error that every sed reports before it runs anything.
+// character, older versions and BusyBox as the end of the pattern. A script is accepted if one reading is harmless and
+// the other reading is harmless too, or is an error that every sed reports before it runs anything.
 func checkSed(c *call) *refusal {
 	var scripts []string
 	last := 0
@@ -251,7 +250,8 @@ func ambiguousBracket(b string) bool {
 	return false
 }
 
-// parseCommand parses one command. Its letters are those of GNU sed and BusyBox; e, w and W run a program or write a file.
+// parseCommand parses one command. Its letters are those of GNU sed and BusyBox; e, w and W run a program or write a
+// file.
 func (p *sedParser) parseCommand() *refusal {
 	c := p.peekByte()
 	p.pos++

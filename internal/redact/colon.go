@@ -66,8 +66,8 @@ func (f *finder) findAtColon(b []byte, i, j int, kinds class, final bool, add fu
 	return 0, false
 }
 
-// findTelegramToken finds the token of a Telegram bot: its number, a colon, and 35 characters that begin with AA. In a URL the
-// number follows "bot".
+// findTelegramToken finds the token of a Telegram bot: its number, a colon, and 35 characters that begin with AA. In a
+// URL the number follows "bot".
 func findTelegramToken(b []byte, i, j int, kinds class, final bool) (byteRange, bool) {
 	for n := 8; n <= 10 && kinds&slash != 0 && j-n-len("bot") >= i && classes[b[j-1]]&digit != 0; n++ {
 		if at := j - n - len("bot"); string(b[at:at+len("bot")]) == "bot" && runEnd(b[:j], j-n, digit) == j {

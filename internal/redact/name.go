@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// parsedName is a name in lower case without the characters that join its parts. Parts are separated by joints or camel case.
+// parsedName is a name in lower case without the characters that join its parts. Parts are separated by joints or camel
+// case.
 type parsedName struct {
 	text  [maxName]byte
 	n     int
@@ -220,8 +221,8 @@ func wordSet(words string) map[string]bool {
 	return set
 }
 
-// betweenWords has the words that may stand between the name of a variable and its value, or between the name of a secret
-// and the secret.
+// betweenWords has the words that may stand between the name of a variable and its value, or between the name of a
+// secret and the secret.
 var (
 	betweenWords = vocabulary{text: "string str is was be equals const char text by"}
 	typeWords    = vocabulary{text: "string str char text"} // after the name and a colon

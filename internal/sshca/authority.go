@@ -178,8 +178,9 @@ func (a *Authority) Issue(ctx context.Context, r Request) (*Certificate, error) 
 		Principal: r.Principal, Identity: identity, ValidFrom: from, Expires: to}, nil
 }
 
-// signCertificate signs a certificate for the key that blob encodes. It is the only caller of the signer. It refuses a certificate
-// without principals again, because servers may accept such a certificate for every account (CVE-2024-7594).
+// signCertificate signs a certificate for the key that blob encodes. It is the only caller of the signer. It refuses a
+// certificate without principals again, because servers may accept such a certificate for every account
+// (CVE-2024-7594).
 func (a *Authority) signCertificate(cert *ssh.Certificate, blob []byte) error {
 	if len(cert.ValidPrincipals) != 1 || cert.ValidPrincipals[0] == "" || cert.CertType != ssh.UserCert {
 		return newError(bailey.Internal, "a certificate without exactly one principal was about to be signed",

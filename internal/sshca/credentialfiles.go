@@ -55,7 +55,8 @@ func (f *credentialFiles) claimFolder(key entryKey) (string, error) {
 	return folder, nil
 }
 
-// writeCredential writes the files of a credential and removes those before the previous one, which programs can still use.
+// writeCredential writes the files of a credential and removes those before the previous one, which programs can still
+// use.
 func (f *credentialFiles) writeCredential(key entryKey, c, previous *Credential) error {
 	f.tree.RLock()
 	defer f.tree.RUnlock()
@@ -154,8 +155,8 @@ func (d *secretDir) removeOthers(folder string, keep []string) error {
 	return nil
 }
 
-// checkCredential checks the files of a credential before their use. complete is false if a file is missing, for example because
-// a program has cleaned a directory for temporary files; then a new credential must be written.
+// checkCredential checks the files of a credential before their use. complete is false if a file is missing, for
+// example because a program has cleaned a directory for temporary files; then a new credential must be written.
 func (f *credentialFiles) checkCredential(c *Credential) (complete bool, err error) {
 	f.tree.RLock()
 	defer f.tree.RUnlock()

@@ -174,7 +174,8 @@ func (c *Credentials) removeEntry(e *entry, key entryKey) {
 	}
 }
 
-// currentCredential returns the cached credential if it can be used, otherwise a new one. The caller must hold the entry's lock.
+// currentCredential returns the cached credential if it can be used, otherwise a new one. The caller must hold the
+// entry's lock.
 func (c *Credentials) currentCredential(ctx context.Context, e *entry, key entryKey, t Target) (*Credential, error) {
 	if e.credential != nil && equalTargets(e.target, t) && c.isFresh(e.credential) {
 		complete := true
@@ -209,7 +210,8 @@ func (c *Credentials) isFresh(credential *Credential) bool {
 	return now.Before(credential.Certificate.Expires.Add(-Renew)) && !now.Before(credential.Certificate.ValidFrom)
 }
 
-// generateCredential returns a new key pair with its certificate. The issuer can be another process, so its answer is checked.
+// generateCredential returns a new key pair with its certificate. The issuer can be another process, so its answer is
+// checked.
 func (c *Credentials) generateCredential(ctx context.Context, t Target) (*Credential, error) {
 	private, err := GenerateKey(c.random)
 	if err != nil {

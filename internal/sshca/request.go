@@ -64,8 +64,8 @@ func (a *Authority) checkRequest(r Request) (p checkedRequest, err error) {
 	return p, nil
 }
 
-// principalPermissions returns the critical options and the extensions of a principal. An extension that is not listed is off:
-// forwarding of ports, agents and X11, and the file ~/.ssh/rc.
+// principalPermissions returns the critical options and the extensions of a principal. An extension that is not listed
+// is off: forwarding of ports, agents and X11, and the file ~/.ssh/rc.
 func (a *Authority) principalPermissions(p Principal) (options, extensions map[string]string, err error) {
 	switch p {
 	case Sandbox:

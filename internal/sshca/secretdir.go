@@ -180,8 +180,8 @@ func (d *secretDir) replaceFile(name string, text []byte, mode fs.FileMode) erro
 // tempName returns the name under which a file is written first. No function reads it.
 func tempName(name string) string { return "." + name + ".new" }
 
-// publishFile writes a temporary file to the disk and publishes it. The caller must hold the lock of the directory, because a
-// temporary file of a process that crashed is removed.
+// publishFile writes a temporary file to the disk and publishes it. The caller must hold the lock of the directory,
+// because a temporary file of a process that crashed is removed.
 func (d *secretDir) publishFile(name string, text []byte, mode fs.FileMode, publish func(temp string) error) error {
 	temp := tempName(name)
 	err := d.removeFile(temp)

@@ -234,8 +234,8 @@ func wrapNames(names []string) string {
 	return b.String() + more
 }
 
-// formatLines writes one line for each rule. It cuts a long list unless whole is set; the last section of the output has all
-// rules.
+// formatLines writes one line for each rule. It cuts a long list unless whole is set; the last section of the output
+// has all rules.
 func (c RuleChanges) formatLines(indent string, whole bool) string {
 	const most = 8
 	var out []string

@@ -118,8 +118,8 @@ func (im *Import) importEntry(e Listed) {
 	}
 }
 
-// leaveOutUnmapped leaves out an entry that cannot be mapped to commands. If the entry denies or asks, it might mean any
-// command, so everything asks.
+// leaveOutUnmapped leaves out an entry that cannot be mapped to commands. If the entry denies or asks, it might mean
+// any command, so everything asks.
 func (im *Import) leaveOutUnmapped(e Listed, why string) {
 	if e.List != "allow" {
 		im.everything = true
@@ -157,8 +157,8 @@ func parseWords(pattern string) (w commandPattern, why string) {
 
 var plainWords = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./^~* -]+$`) })
 
-// assignEntry assigns an entry to every action whose command line the entry includes. If it includes none, the entry is a
-// part of the action with the longest command line that the entry starts with.
+// assignEntry assigns an entry to every action whose command line the entry includes. If it includes none, the entry is
+// a part of the action with the longest command line that the entry starts with.
 func (im *Import) assignEntry(e Listed, w commandPattern) {
 	var all, one []Command
 	longest := 0

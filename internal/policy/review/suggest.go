@@ -216,8 +216,8 @@ func hasOpaqueInput(w *policy.CedarRequest) bool {
 	return ok && s.Len() > 0
 }
 
-// checkAgainstPast applies the rules to each call that they were derived from, and records which rules must be narrower. It
-// reports whether the rules must be written again.
+// checkAgainstPast applies the rules to each call that they were derived from, and records which rules must be
+// narrower. It reports whether the rules must be written again.
 func (d *draftPolicy) checkAgainstPast(e *policy.Engine, past iter.Seq[Past]) (again bool) {
 	for _, g := range d.order {
 		g.blurred = 0
@@ -358,8 +358,8 @@ func writeClauses(b *bytes.Buffer, conditions []string) {
 	}
 }
 
-// splitScope returns the head of the permit, with the principal and the resource if only one of each was seen. rest has the
-// conditions that the head does not express.
+// splitScope returns the head of the permit, with the principal and the resource if only one of each was seen. rest has
+// the conditions that the head does not express.
 func (g *callGroup) splitScope(conditions []string) (head string, rest []string) {
 	principal, resource := "principal", "resource"
 	for _, c := range conditions {

@@ -21,8 +21,8 @@ func prefixPattern(s string) string {
 	return strings.ReplaceAll(q[:len(q)-1], "*", `\*`) + `*"`
 }
 
-// hasHiddenRune reports whether a text has hidden characters, which a reader would not see. A policy must not contain it in
-// any form.
+// hasHiddenRune reports whether a text has hidden characters, which a reader would not see. A policy must not contain
+// it in any form.
 func hasHiddenRune(s string) bool { return strings.ContainsFunc(s, policy.IsHiddenRune) }
 
 var bareName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })

@@ -255,8 +255,8 @@ func setCondition(t trait, values []string) string {
 	return ""
 }
 
-// dirCondition restricts a directory to the common one if that is specific enough: neither / nor a directory directly below
-// it.
+// dirCondition restricts a directory to the common one if that is specific enough: neither / nor a directory directly
+// below it.
 func (c *traitSummary) dirCondition(t trait, wide bool) string {
 	if strings.Count(c.common, "/") < 2 || c.long || hasHiddenRune(c.common) || wide && len(c.bad) > 0 {
 		return ""
