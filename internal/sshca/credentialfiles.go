@@ -47,9 +47,8 @@ func (f *credentialFiles) claimFolder(key entryKey) (string, error) {
 	defer f.mu.Unlock()
 	owner, ok := f.owners[strings.ToLower(folder)]
 	if ok && owner != key {
-		return "", newError(bailey.Conflict,
-			fmt.Sprintf("the targets %.80q and %.80q have the same directory %s", key.name,
-				owner.name, folder), "Rename one of the targets.")
+		return "", bailey.Conflict.New(fmt.Sprintf("the targets %.80q and %.80q have the same directory %s", key.name,
+			owner.name, folder), "Rename one of the targets.")
 	}
 	f.owners[strings.ToLower(folder)] = key
 	return folder, nil
@@ -188,7 +187,7 @@ func (d *secretDir) checkPair(c *Credential) error {
 			return err
 		}
 		if !bytes.Equal(got, want) {
-			return newError(bailey.Denied, d.joinPath(path)+" was changed since it was written",
+			return bailey.Denied.New(d.joinPath(path)+" was changed since it was written",
 				"Find the process that changed it, then remove the directory "+filepath.Dir(d.joinPath(path))+".")
 		}
 	}

@@ -89,14 +89,13 @@ type entry struct {
 // NewCredentials returns an empty cache. It reads and writes no file.
 func NewCredentials(c CredentialsConfig) (*Credentials, error) {
 	if c.Issuer == nil || c.Now == nil {
-		return nil, newError(bailey.Invalid, "the cache of SSH credentials has no issuer or no clock",
+		return nil, bailey.Invalid.New("the cache of SSH credentials has no issuer or no clock",
 			"Set Issuer and Now in sshca.CredentialsConfig.")
 	}
 	s := &Credentials{issuer: c.Issuer, now: c.Now, random: sharedReader(c.Random), entries: map[entryKey]*entry{}}
 	if c.Dir != "" {
 		if !filepath.IsAbs(c.Dir) || filepath.Clean(c.Dir) != c.Dir {
-			return nil, newError(bailey.Invalid,
-				fmt.Sprintf("the directory %.200q of the credentials is not absolute", c.Dir),
+			return nil, bailey.Invalid.New(fmt.Sprintf("the directory %.200q of the credentials is not absolute", c.Dir),
 				"Set an absolute Dir in sshca.CredentialsConfig.")
 		}
 		if err := platformFault(); err != nil {
@@ -112,7 +111,7 @@ func NewCredentials(c CredentialsConfig) (*Credentials, error) {
 // call: the error is Denied if another user could have read or changed them. Other errors are those of the issuer.
 func (c *Credentials) Get(ctx context.Context, t Target) (*Credential, error) {
 	if t.Name == "" || t.Identity.Cert != "" {
-		return nil, newError(bailey.Invalid, "the target of an SSH credential has no name, or a certificate id",
+		return nil, bailey.Invalid.New("the target of an SSH credential has no name, or a certificate id",
 			"Set Name, and leave Identity.Cert empty.")
 	}
 	if err := ctx.Err(); err != nil {
@@ -252,7 +251,7 @@ func (c *Credential) prepareFiles(private ed25519.PrivateKey) error {
 }
 
 func wrongAnswer(reason string) error {
-	return newError(bailey.Unavailable, "the certificate authority returned a wrong certificate: "+reason,
+	return bailey.Unavailable.New("the certificate authority returned a wrong certificate: "+reason,
 		"Check the clocks, and that both processes have the same version.")
 }
 
