@@ -1,10 +1,10 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -70,9 +70,10 @@ func New(c Config) (*Server, error) {
 }
 
 func (s *Server) setDefaults() {
-	if s.Socket == "" {
-		s.Socket = filepath.Join(s.Dir, SocketName)
-	}
+	s.Socket = cmp.Or(s.Socket, filepath.Join(s.Dir, SocketName))
+	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
+	s.Idle = cmp.Or(s.Idle, 30*time.Second)
+	s.Most = cmp.Or(s.Most, 1024)
 	if s.Adapters == nil {
 		s.Adapters = Adapters()
 	}
@@ -82,20 +83,11 @@ func (s *Server) setDefaults() {
 	if s.Step == nil {
 		s.Step = func(string) {}
 	}
-	if s.Log == nil {
-		s.Log = slog.New(slog.DiscardHandler)
-	}
 	if s.Told == nil {
 		s.Told = s.unadmittedLogger()
 	}
 	if s.Ready == nil {
 		s.Ready = func(string) {}
-	}
-	if s.Idle == 0 {
-		s.Idle = 30 * time.Second
-	}
-	if s.Most == 0 {
-		s.Most = 1024
 	}
 	if s.exe == nil {
 		s.exe = peer.Executable
@@ -445,5 +437,3 @@ func clearValues(values [][]byte) {
 		clear(v)
 	}
 }
-
-var _ io.Closer = (*Server)(nil)
