@@ -51,7 +51,7 @@ func (u *Queue) Answer(ctx context.Context, g Given) (Tally, error) {
 	if err := u.checkAnswerable(e, g); err != nil {
 		return Tally{}, err
 	}
-	by, err := u.proveAnswer(e, g)
+	by, err := u.proveAuthor(e.q.Text, e.q.Rules, g)
 	if err != nil {
 		return Tally{}, err
 	}
@@ -96,11 +96,6 @@ func (u *Queue) checkAnswerable(e *entry, g Given) error {
 func notOpenError(id bailey.ApprovalID) error {
 	return bailey.NotFound.Errorf("bailey approvals list shows those that are; one is answered once, and ends at its expiry",
 		"no question %q is open", id)
-}
-
-// proveAnswer returns the author of a grant, if the grant is acceptable for the question.
-func (u *Queue) proveAnswer(e *entry, g Given) (Approver, error) {
-	return u.proveAuthor(e.q.Text, e.q.Rules, g)
 }
 
 // proveAuthor returns the author of an answer to a text. If the author does not meet the rules, prove returns an error:
@@ -154,7 +149,7 @@ func (u *Queue) grantQuestion(ctx context.Context, e *entry, g Given, by Approve
 	event := e.newEvent(g, by)
 	event.At, event.Settled = u.c.Now(), len(t.Names) >= t.Count
 	if event.Settled {
-		event.Reason = "granted by " + joinNames(t.Names)
+		event.Reason = "granted by " + strings.Join(t.Names, ", ")
 	}
 	if err := u.recordAnswer(ctx, e, event); err != nil {
 		return Tally{}, err
@@ -192,7 +187,7 @@ func (u *Queue) provenNames(e *entry) (names []string) {
 			}
 			continue
 		}
-		if by, err := u.proveAnswer(e, t.asGiven()); err == nil && by.Name == t.Name && !slices.Contains(names, by.Name) {
+		if by, err := u.proveAuthor(e.q.Text, e.q.Rules, t.asGiven()); err == nil && by.Name == t.Name && !slices.Contains(names, by.Name) {
 			names = append(names, by.Name)
 		}
 	}
@@ -232,5 +227,3 @@ func (u *Queue) takenOf(e *entry) []Event {
 	defer u.mu.Unlock()
 	return slices.Clone(e.taken)
 }
-
-func joinNames(names []string) string { return strings.Join(names, ", ") }

@@ -22,7 +22,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -124,7 +123,7 @@ func New(c Config) *Queue {
 		c.Tell = func(string, bailey.Question, string) {}
 	}
 	if c.Log == nil {
-		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+		c.Log = slog.New(slog.DiscardHandler)
 	}
 	u := &Queue{
 		c: c, wake: make(chan struct{}, 1), ended: make(chan struct{}),

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"bailey"
@@ -83,10 +82,7 @@ func (u *Queue) recordedEntries() []*entry {
 		}
 	}
 	slices.SortFunc(all, func(a, b *entry) int {
-		if c := a.q.AskedAt.Compare(b.q.AskedAt); c != 0 {
-			return c
-		}
-		return strings.Compare(string(a.q.ID), string(b.q.ID))
+		return cmp.Or(a.q.AskedAt.Compare(b.q.AskedAt), cmp.Compare(a.q.ID, b.q.ID))
 	})
 	return all
 }

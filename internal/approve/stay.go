@@ -3,6 +3,7 @@ package approve
 import (
 	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	"bailey"
@@ -103,7 +104,7 @@ func (u *Queue) useGrant(ctx context.Context, e *entry, q bailey.Question) (a ba
 		return a, false, bailey.Unavailable.Wrapf(err, "see that the ledger can be written, then call again",
 			"the use of what %s granted could not be recorded, so the call does not run", e.q.ID)
 	}
-	a = bailey.Answer{Question: e.q.ID, Reason: "granted by " + joinNames(u.provenNames(e)), Text: e.q.Text}
+	a = bailey.Answer{Question: e.q.ID, Reason: "granted by " + strings.Join(u.provenNames(e), ", "), Text: e.q.Text}
 	for _, r := range e.q.Rules {
 		a.Granted = append(a.Granted, r.ID)
 	}

@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,11 +27,7 @@ type desktop struct {
 }
 
 func newDesktop(c Config) *desktop {
-	d := &desktop{c.Path, c.Bus, c.Patience}
-	if d.path == "" {
-		d.path = programs
-	}
-	return d
+	return &desktop{cmp.Or(c.Path, programs), c.Bus, c.Patience}
 }
 
 // missingReason returns why nothing can be shown, or "".

@@ -136,7 +136,7 @@ func (d *drafter) draftCapability(b *strings.Builder, t *Tree) {
 	joins, dashes := d.argumentStyle(t)
 	c.joins = joins
 	why := t.Help.Unclear
-	if n := len(t.Words); n > 0 && slices.Contains(executingVerbs, t.Words[n-1]) {
+	if n := len(t.Words); n > 0 && slices.Contains(vocabulary().executing, t.Words[n-1]) {
 		why = "by its name it runs programs, or keeps a person at a prompt"
 	}
 	for _, o := range t.Help.Options {

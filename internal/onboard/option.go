@@ -125,7 +125,7 @@ func (o *Option) extractChoices() {
 func parseChoices(list, by string) []string {
 	var all []string
 	for _, c := range strings.FieldsFunc(list, func(c rune) bool { return strings.ContainsRune(by, c) || c == ' ' }) {
-		if !choiceWord().MatchString(c) || len(all) == maxChoices {
+		if !commandName().MatchString(c) || len(all) == maxChoices {
 			return nil
 		}
 		if !slices.Contains(all, c) {

@@ -47,7 +47,6 @@ func lazyRegexp(pattern string) func() *regexp.Regexp {
 var (
 	commandName = lazyRegexp(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$`)
 	optionName  = lazyRegexp(`^(-[A-Za-z0-9?@#]|--?[A-Za-z0-9][A-Za-z0-9._-]{0,63})$`)
-	choiceWord  = lazyRegexp(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$`)
 	inUsage     = lazyRegexp(`(?i)^\s*usage(:|$)`)
 	otherUsage  = lazyRegexp(`(?i)^\s*or:?\s+`)
 	optionLine  = lazyRegexp(`^\s*-{1,2}[A-Za-z0-9?@#\[]`)
