@@ -228,3 +228,21 @@ func (p *prefix) matchToken(b []byte, final bool) (n, read int, open bool) {
 	}
 	return 0, n, false
 }
+
+// Keywords returns the prefixes and names of the detectors, as a keyword matcher would need them.
+func Keywords() []string {
+	var all []string
+	t := builtIn()
+	for _, rows := range t.prefixes {
+		for _, p := range rows {
+			all = append(all, strings.ToLower(p.text))
+		}
+	}
+	for e := range nameEndings() {
+		all = append(all, e)
+	}
+	for s := range t.services {
+		all = append(all, s)
+	}
+	return all
+}

@@ -1,4 +1,4 @@
-package review
+package bench
 
 import (
 	"encoding/json"
@@ -12,8 +12,8 @@ import (
 	"bailey/internal/policy"
 )
 
-// Sample is a generated policy for measurements, with requests and their expected results.
-type Sample struct {
+// policySample is a generated policy for measurements, with requests and their expected results.
+type policySample struct {
 	policy.Config
 	Rules   int
 	Allowed bailey.Request // allowed by rule allowedBy
@@ -25,12 +25,12 @@ type Sample struct {
 // perAction is the number of rules per action of a sample.
 const perAction = 10
 
-// NewSample generates a policy with the given number of rules, ten per action. Half of them are for one agent each,
+// newPolicySample generates a policy with the given number of rules, ten per action. Half of them are for one agent each,
 // half for one kind of call. Of each hundred rules, unscoped are forbids without an action instead, which are part of
 // every slice.
-func NewSample(rules, unscoped int) Sample {
+func newPolicySample(rules, unscoped int) policySample {
 	const schema = `{"type":"object","required":["repo"],"properties":{"repo":{"type":"string"},"ref":{"type":"string"}}}`
-	s := Sample{Rules: rules, allowedBy: "a0-9"}
+	s := policySample{Rules: rules, allowedBy: "a0-9"}
 	var text strings.Builder
 	for i := range rules {
 		n, k := i/perAction, i%perAction
@@ -68,8 +68,8 @@ func NewSample(rules, unscoped int) Sample {
 	return s
 }
 
-// Right returns an error if decide does not decide the sample's requests as its rules require.
-func (s Sample) Right(decide func(bailey.Request) bailey.Decision) error {
+// checkDecisions returns an error if decide does not decide the sample's requests as its rules require.
+func (s policySample) checkDecisions(decide func(bailey.Request) bailey.Decision) error {
 	yes, no := decide(s.Allowed), decide(s.Refused)
 	if yes.Effect == bailey.Allow && len(yes.Rules) == 1 && yes.Rules[0].ID == s.allowedBy &&
 		no.Effect == bailey.Deny && len(no.Rules) == 0 {
@@ -79,15 +79,15 @@ func (s Sample) Right(decide func(bailey.Request) bailey.Decision) error {
 		"the sample of %d rules is decided wrongly: %q, and %q", s.Rules, yes.Reason, no.Reason)
 }
 
-// Parse only parses the rules with the library and checks nothing. It is the lower bound for the time of a load.
-func (s Sample) Parse() error {
+// parseOnly only parses the rules with the library and checks nothing. It is the lower bound for the time of a load.
+func (s policySample) parseOnly() error {
 	_, err := cedar.NewPolicyListFromBytes(s.Sources[0].Name, s.Sources[0].Text)
 	return err
 }
 
-// DecideBare returns a function that passes the rules that cover a request to the library. The request is built once,
+// decideBare returns a function that passes the rules that cover a request to the library. The request is built once,
 // before.
-func DecideBare(e *policy.Engine, r bailey.Request) (func() bool, error) {
+func decideBare(e *policy.Engine, r bailey.Request) (func() bool, error) {
 	v := e.Examine(r)
 	if v.Request == nil {
 		return nil, bailey.NotFound.New(v.Reason, v.Hint)

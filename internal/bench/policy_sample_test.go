@@ -1,4 +1,4 @@
-package review
+package bench
 
 import (
 	"errors"
@@ -10,19 +10,19 @@ import (
 
 // TestSample checks that the samples for benchmarks are decided correctly, with slices and over all rules.
 func TestSample(t *testing.T) {
-	for _, s := range []Sample{NewSample(10, 0), NewSample(400, 5)} {
+	for _, s := range []policySample{newPolicySample(10, 0), newPolicySample(400, 5)} {
 		e, err := policy.Load(s.Config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		bare, err := DecideBare(e, s.Allowed)
+		bare, err := decideBare(e, s.Allowed)
 		if err != nil || !bare() {
 			t.Errorf("bare: %v", err)
 		}
-		if err := errors.Join(s.Right(e.Decide), s.Right(e.Unsliced().Decide), s.Parse()); err != nil {
+		if err := errors.Join(s.checkDecisions(e.Decide), s.checkDecisions(e.Unsliced().Decide), s.parseOnly()); err != nil {
 			t.Error(err)
 		}
-		if err := s.Right(func(bailey.Request) bailey.Decision { return bailey.Decision{} }); err == nil {
+		if err := s.checkDecisions(func(bailey.Request) bailey.Decision { return bailey.Decision{} }); err == nil {
 			t.Error("who refuses everything is right")
 		}
 		if got := len(e.RulesFor(policy.Wrap)) - 2; got != s.Rules*0 && got != s.Rules/20 {
@@ -38,7 +38,7 @@ func BenchmarkDecide(b *testing.B) {
 		flat            bool
 	}{{"rules-10", 10, 0, false}, {"rules-10000", 10000, 0, false}, {"rules-10000-forbid5pct", 10000, 5, false}, {"flat-10000", 10000, 0, true}} {
 		b.Run(c.name, func(b *testing.B) {
-			s := NewSample(c.rules, c.unscoped)
+			s := newPolicySample(c.rules, c.unscoped)
 			e, err := policy.Load(s.Config)
 			if err != nil {
 				b.Fatal(err)
