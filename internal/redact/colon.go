@@ -43,27 +43,20 @@ func (f *finder) findAtColon(b []byte, i, j int, kinds class, final bool, add fu
 		}
 		return s.end, open
 	}
+	s, open := byteRange{}, false
 	if kinds&letter != 0 && i >= 6 && b[i-1] == ':' {
-		if s, open := findStarredPgpass(b, i, j, final); open || s.end > 0 {
-			if s.end > 0 {
-				add(span{s.start, s.end, Password})
-			}
-			return s.end, open
-		}
+		s, open = findStarredPgpass(b, i, j, final)
 	}
-	if s, open := findPgpass(b, i, j, final); open || s.end > 0 {
-		if s.end > 0 {
-			add(span{s.start, s.end, Password})
-		}
-		return s.end, open
+	if !open && s.end == 0 {
+		s, open = findPgpass(b, i, j, final)
 	}
-	if s, open := findMySQLDSN(b, i, j, final); open || s.end > 0 {
-		if s.end > 0 {
-			add(span{s.start, s.end, Password})
-		}
-		return s.end, open
+	if !open && s.end == 0 {
+		s, open = findMySQLDSN(b, i, j, final)
 	}
-	return 0, false
+	if s.end > 0 {
+		add(span{s.start, s.end, Password})
+	}
+	return s.end, open
 }
 
 // findTelegramToken finds the token of a Telegram bot: its number, a colon, and 35 characters that begin with AA. In a
