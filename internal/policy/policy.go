@@ -2,7 +2,7 @@ package policy
 
 import (
 	"crypto/sha256"
-	_ "embed"
+	"embed"
 	"encoding/binary"
 	"encoding/hex"
 	"slices"
@@ -43,29 +43,17 @@ type ruleSlice struct {
 	reads []cedar.String // attributes of context that its own and the common rules read
 }
 
-//go:embed starter.cedar
-var starterPolicy []byte
+//go:embed *.cedar *.yaml
+var ownFiles embed.FS
 
-//go:embed starter-elsewhere.cedar
-var noCagePolicy []byte
-
-//go:embed starter-agents.cedar
-var agentPolicy []byte
-
-//go:embed starter.test.yaml
-var starterTests []byte
-
-//go:embed starter.budgets.yaml
-var starterBudgets []byte
-
-//go:embed opaque.cedar
-var opaquePolicy []byte
-
-//go:embed changed.cedar
-var changedPolicy []byte
-
-//go:embed operator.cedar
-var operatorPolicy []byte
+// embeddedSource returns a file of this package under another name.
+func embeddedSource(file, name string) Source {
+	text, err := ownFiles.ReadFile(file)
+	if err != nil {
+		panic(err) // the file is part of the program, and tests read each
+	}
+	return Source{Name: name, Text: text}
+}
 
 // The built-in rules ask if no rule of the policy could judge a call: inputs without a type, and a changed program that
 // users other than root can write. They also deny what agents must never do: operator commands of Bailey in a shell.
@@ -77,24 +65,20 @@ const (
 )
 
 // Starter returns the policy of a new home.
-func Starter() Source { return Source{Name: "starter.cedar", Text: slices.Clone(starterPolicy)} }
+func Starter() Source { return embeddedSource("starter.cedar", "starter.cedar") }
 
 // StarterTests and StarterBudgets return the files that accompany [Starter], as a starting point for an operator.
-func StarterTests() Source {
-	return Source{Name: "starter.test.yaml", Text: slices.Clone(starterTests)}
-}
+func StarterTests() Source { return embeddedSource("starter.test.yaml", "starter.test.yaml") }
 
-func StarterBudgets() Source { return Source{Name: "budgets.yaml", Text: slices.Clone(starterBudgets)} }
+func StarterBudgets() Source { return embeddedSource("starter.budgets.yaml", "budgets.yaml") }
 
 // Agents returns the rules that accompany [Starter] for calls that agents make themselves. They name actions of the
 // base pack.
-func Agents() Source { return Source{Name: "starter-agents.cedar", Text: slices.Clone(agentPolicy)} }
+func Agents() Source { return embeddedSource("starter-agents.cedar", "starter-agents.cedar") }
 
 // Elsewhere returns the rules that accompany [Starter] on a platform without a cage. The caller must decide which
 // platform that is, because this package does not know.
-func Elsewhere() Source {
-	return Source{Name: "starter-elsewhere.cedar", Text: slices.Clone(noCagePolicy)}
-}
+func Elsewhere() Source { return embeddedSource("starter-elsewhere.cedar", "starter-elsewhere.cedar") }
 
 // Load parses the sources, checks every rule against the schema of the actions and sorts the rules into slices by
 // action. A policy with any finding does not load; the error lists all findings with file, line and rule.
@@ -110,10 +94,10 @@ func Load(c Config) (*Engine, error) {
 	for _, s := range sources {
 		rules = append(rules, found.parseSource(s)...)
 	}
-	rules = withBuiltin(rules, opaqueRule, Source{"built-in/opaque.cedar", opaquePolicy}, &found)
-	rules = withBuiltin(rules, changedRule, Source{"built-in/changed.cedar", changedPolicy}, &found)
+	rules = withBuiltin(rules, opaqueRule, embeddedSource("opaque.cedar", "built-in/opaque.cedar"), &found)
+	rules = withBuiltin(rules, changedRule, embeddedSource("changed.cedar", "built-in/changed.cedar"), &found)
 	if m.byUID[ActionUID(shellAction)] != nil {
-		rules = withBuiltin(rules, operatorRule, Source{"built-in/operator.cedar", operatorPolicy}, &found)
+		rules = withBuiltin(rules, operatorRule, embeddedSource("operator.cedar", "built-in/operator.cedar"), &found)
 	}
 	found.checkUniqueIDs(rules)
 	for _, r := range rules {

@@ -175,7 +175,7 @@ func TestMonotone(t *testing.T) {
 
 // FuzzLoad checks that no text causes a panic on loading or deciding, and that text without a permit allows nothing.
 func FuzzLoad(f *testing.F) {
-	f.Add(string(starterPolicy))
+	f.Add(string(Starter().Text))
 	f.Add(permitAll + permitPush + askMain)
 	f.Add(asking(`unless { context.cage == "full" && context.approvals.contains("r") }`))
 	f.Add(when(`context.input has meta && context.input.meta.owner like "a*" && ip("1.2.3.4").isInRange(ip("1.0.0.0/8"))`))
