@@ -152,6 +152,7 @@ func TestExplainAgrees(t *testing.T) {
 
 // TestExplainLargeRules checks that an explanation of the largest rules takes seconds, unless the time is quadratic.
 func TestExplainLargeRules(t *testing.T) {
+	ktest.Long(t)
 	for name, text := range map[string]string{
 		"one MiB of rules":   manyRules(1 << 20),
 		"one MiB of comment": "//" + strings.Repeat("a", 1<<20) + "\n" + permitAll,
