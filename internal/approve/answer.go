@@ -51,7 +51,7 @@ func (u *Queue) Answer(ctx context.Context, g Given) (Tally, error) {
 	if err := u.checkAnswerable(e, g); err != nil {
 		return Tally{}, err
 	}
-	by, err := u.proveAnswer(e, g)
+	by, err := u.proveAuthor(e.q.Text, e.q.Rules, g)
 	if err != nil {
 		return Tally{}, err
 	}
@@ -98,13 +98,8 @@ func notOpenError(id bailey.ApprovalID) error {
 		"no question %q is open", id)
 }
 
-// proveAnswer returns the author of a grant, if the grant is acceptable for the question.
-func (u *Queue) proveAnswer(e *entry, g Given) (Approver, error) {
-	return u.proveAuthor(e.q.Text, e.q.Rules, g)
-}
-
-// proveAuthor returns the author of an answer to a text. If the author does not meet the rules, prove returns an error: an
-// answer that cannot count is not recorded.
+// proveAuthor returns the author of an answer to a text. If the author does not meet the rules, prove returns an error:
+// an answer that cannot count is not recorded.
 func (u *Queue) proveAuthor(text string, rules []bailey.Rule, g Given) (Approver, error) {
 	if u.c.Prove == nil {
 		return Approver{}, bailey.Unavailable.New("nothing here can tell whose answer it is",
@@ -147,13 +142,14 @@ func levelHint(l bailey.Level) string {
 	return "this version knows no such level: correct the rule"
 }
 
-// grantQuestion records a grant, and that the question is settled if it was the last one required. The caller must hold e.turn.
+// grantQuestion records a grant, and that the question is settled if it was the last one required. The caller must hold
+// e.turn.
 func (u *Queue) grantQuestion(ctx context.Context, e *entry, g Given, by Approver) (Tally, error) {
 	t := Tally{Names: append(u.provenNames(e), by.Name), Count: bailey.Combine(e.q.Rules).Count}
 	event := e.newEvent(g, by)
 	event.At, event.Settled = u.c.Now(), len(t.Names) >= t.Count
 	if event.Settled {
-		event.Reason = "granted by " + joinNames(t.Names)
+		event.Reason = "granted by " + strings.Join(t.Names, ", ")
 	}
 	if err := u.recordAnswer(ctx, e, event); err != nil {
 		return Tally{}, err
@@ -191,7 +187,7 @@ func (u *Queue) provenNames(e *entry) (names []string) {
 			}
 			continue
 		}
-		if by, err := u.proveAnswer(e, t.asGiven()); err == nil && by.Name == t.Name && !slices.Contains(names, by.Name) {
+		if by, err := u.proveAuthor(e.q.Text, e.q.Rules, t.asGiven()); err == nil && by.Name == t.Name && !slices.Contains(names, by.Name) {
 			names = append(names, by.Name)
 		}
 	}
@@ -231,5 +227,3 @@ func (u *Queue) takenOf(e *entry) []Event {
 	defer u.mu.Unlock()
 	return slices.Clone(e.taken)
 }
-
-func joinNames(names []string) string { return strings.Join(names, ", ") }

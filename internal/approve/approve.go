@@ -22,7 +22,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -124,7 +123,7 @@ func New(c Config) *Queue {
 		c.Tell = func(string, bailey.Question, string) {}
 	}
 	if c.Log == nil {
-		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+		c.Log = slog.New(slog.DiscardHandler)
 	}
 	u := &Queue{
 		c: c, wake: make(chan struct{}, 1), ended: make(chan struct{}),
@@ -167,7 +166,8 @@ func (u *Queue) Ask(ctx context.Context, q bailey.Question) (bailey.Answer, erro
 	}
 }
 
-// hasPassed reports whether t is over by either clock: one stops while the machine sleeps, and the other can be set back.
+// hasPassed reports whether t is over by either clock: one stops while the machine sleeps, and the other can be set
+// back.
 func hasPassed(now, t time.Time) bool { return !now.Before(t) || !now.Round(0).Before(t.Round(0)) }
 
 // recentDenial returns a person's recent denial of the same call.
@@ -198,8 +198,8 @@ func (u *Queue) findOrOpen(ctx context.Context, q bailey.Question) (*entry, erro
 	return e, nil
 }
 
-// reserveEntry reserves a place for q, unless a question about the same call is open. It returns a new entry with its turn
-// locked. record makes the entry durable and unlocks it, so that nothing uses it before.
+// reserveEntry reserves a place for q, unless a question about the same call is open. It returns a new entry with its
+// turn locked. record makes the entry durable and unlocks it, so that nothing uses it before.
 func (u *Queue) reserveEntry(q bailey.Question) (e *entry, fresh bool, err error) {
 	now := u.c.Now()
 	ttl := u.questionTTL(q.Rules)
@@ -284,9 +284,9 @@ func isClosed(c <-chan struct{}) bool {
 // maxQuestion limits a question as JSON, in bytes: an entry of the ledger has at most 64 KiB.
 const maxQuestion = 56 << 10
 
-// renderQuestion returns q with its text. If no ledger entry could hold the question, it is refused, because a question must
-// be recorded completely. The error does not contain the length: that would tell the agent how much a preview showed
-// before a person allowed it. The values are removed: only the text is shown and kept.
+// renderQuestion returns q with its text. If no ledger entry could hold the question, it is refused, because a question
+// must be recorded completely. The error does not contain the length: that would tell the agent how much a preview
+// showed before a person allowed it. The values are removed: only the text is shown and kept.
 func (u *Queue) renderQuestion(q bailey.Question) (bailey.Question, error) {
 	q.Text = approvaltext.Text(q, u.c.Key)
 	q.Digest = approvaltext.Digest(q.Text)

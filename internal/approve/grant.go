@@ -51,7 +51,8 @@ func (u *Queue) Draft(id bailey.ApprovalID, long time.Duration) (text string, er
 	return text, nil
 }
 
-// checkStandable returns an error if a question must be asked each time, for example because the effect is irreversible.
+// checkStandable returns an error if a question must be asked each time, for example because the effect is
+// irreversible.
 func checkStandable(q bailey.Question, long time.Duration) error {
 	say := func(why, hint string) error {
 		return bailey.Invalid.New("a grant cannot stand for this: "+why, hint)
@@ -200,8 +201,8 @@ func (u *Queue) findCovering(q bailey.Question) (Standing, bool) {
 	return Standing{}, false
 }
 
-// coversQuestion reports whether the grant is for the same capability and principal, and contains every asking rule with the
-// same meaning.
+// coversQuestion reports whether the grant is for the same capability and principal, and contains every asking rule
+// with the same meaning.
 func (u *Queue) coversQuestion(s Standing, q bailey.Question) bool {
 	g, err := approvaltext.ParseGrant(s.Text)
 	if err != nil || len(q.Rules) == 0 || checkStandable(q, time.Second) != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"bailey"
@@ -83,10 +82,7 @@ func (u *Queue) recordedEntries() []*entry {
 		}
 	}
 	slices.SortFunc(all, func(a, b *entry) int {
-		if c := a.q.AskedAt.Compare(b.q.AskedAt); c != 0 {
-			return c
-		}
-		return strings.Compare(string(a.q.ID), string(b.q.ID))
+		return cmp.Or(a.q.AskedAt.Compare(b.q.AskedAt), cmp.Compare(a.q.ID, b.q.ID))
 	})
 	return all
 }
@@ -111,8 +107,8 @@ func (u *Queue) Withdraw(reason string, want func(bailey.Question) bool) {
 	}
 }
 
-// endQuestion denies e and records why. If that cannot be recorded, e has ended nevertheless and grants nothing any more.
-// It reports whether this call ended e. The caller must hold e.turn.
+// endQuestion denies e and records why. If that cannot be recorded, e has ended nevertheless and grants nothing any
+// more. It reports whether this call ended e. The caller must hold e.turn.
 func (u *Queue) endQuestion(e *entry, event Event) bool {
 	if u.isOver(e) {
 		return false

@@ -3,14 +3,15 @@ package approve
 import (
 	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	"bailey"
 	"bailey/internal/approvaltext"
 )
 
-// waitForAnswer waits for the answer to e as long as q's caller does, and uses it. If again is true, another call has used the
-// grant, or it no longer counts: the call must ask again.
+// waitForAnswer waits for the answer to e as long as q's caller does, and uses it. If again is true, another call has
+// used the grant, or it no longer counts: the call must ask again.
 func (u *Queue) waitForAnswer(ctx context.Context, e *entry,
 	q bailey.Question) (a bailey.Answer, again bool, err error) {
 	if q.Patience > 0 && u.addWaiter(e) {
@@ -35,7 +36,8 @@ func (u *Queue) waitForAnswer(ctx context.Context, e *entry,
 		Reason: "waits for a person until " + formatTime(e.q.Expires)}, false, nil
 }
 
-// waitUntilOver returns when e is answered or has ended, the patience is over, the queue is closed, or the caller leaves.
+// waitUntilOver returns when e is answered or has ended, the patience is over, the queue is closed, or the caller
+// leaves.
 func (u *Queue) waitUntilOver(ctx context.Context, e *entry, q bailey.Question) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -82,8 +84,8 @@ func (u *Queue) entryState(e *entry) (granted, used bool, reason string, err err
 	return !e.granted.IsZero() && !e.done, e.used, e.reason, e.err
 }
 
-// useGrant uses a grant for this call only. The use is recorded before the call continues. If that fails, nothing must run,
-// because a gateway that starts again would take the grant for unused.
+// useGrant uses a grant for this call only. The use is recorded before the call continues. If that fails, nothing must
+// run, because a gateway that starts again would take the grant for unused.
 func (u *Queue) useGrant(ctx context.Context, e *entry, q bailey.Question) (a bailey.Answer, again bool, err error) {
 	e.turn.Lock()
 	defer e.turn.Unlock()
@@ -102,7 +104,7 @@ func (u *Queue) useGrant(ctx context.Context, e *entry, q bailey.Question) (a ba
 		return a, false, bailey.Unavailable.Wrapf(err, "see that the ledger can be written, then call again",
 			"the use of what %s granted could not be recorded, so the call does not run", e.q.ID)
 	}
-	a = bailey.Answer{Question: e.q.ID, Reason: "granted by " + joinNames(u.provenNames(e)), Text: e.q.Text}
+	a = bailey.Answer{Question: e.q.ID, Reason: "granted by " + strings.Join(u.provenNames(e), ", "), Text: e.q.Text}
 	for _, r := range e.q.Rules {
 		a.Granted = append(a.Granted, r.ID)
 	}
@@ -132,8 +134,8 @@ func (u *Queue) lapseReason(e *entry) string {
 	return ""
 }
 
-// mismatchReason returns a reason if the answer was to another call than q, whatever the ledger says: q's text, with the
-// question's own fields, must equal the answered text.
+// mismatchReason returns a reason if the answer was to another call than q, whatever the ledger says: q's text, with
+// the question's own fields, must equal the answered text.
 func (u *Queue) mismatchReason(e *entry, q bailey.Question) string {
 	q.ID, q.Receipt, q.Nonce, q.AskedAt, q.Expires, q.Until = e.q.ID, e.q.Receipt, e.q.Nonce, e.q.AskedAt, e.q.Expires, e.q.Until
 	if approvaltext.Text(q, u.c.Key) != e.q.Text {

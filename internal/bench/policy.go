@@ -50,12 +50,12 @@ type policyTiming struct {
 }
 
 func benchPolicy(ctx context.Context, turns int) (policyRows, error) {
-	many := policy.NewSample(10_000, 0)
+	many := newPolicySample(10_000, 0)
 	load := &policyTiming{name: "load-10000", rules: many.Rules}
 	parse := &policyTiming{name: "parse-10000", rules: many.Rules}
 	var lots *policy.Engine
 	for range loadRounds {
-		err := errors.Join(parse.timeRun(many.Parse),
+		err := errors.Join(parse.timeRun(many.parseOnly),
 			load.timeRun(func() (err error) { lots, err = policy.Load(many.Config); return err }), ctx.Err())
 		if err != nil {
 			return policyRows{}, err
@@ -81,8 +81,8 @@ func benchPolicy(ctx context.Context, turns int) (policyRows, error) {
 }
 
 // newPolicyTimings loads the other samples and checks that each way of deciding gives the correct decisions.
-func newPolicyTimings(many policy.Sample, lots *policy.Engine) (rows []*policyTiming, err error) {
-	ten, forbids := policy.NewSample(10, 0), policy.NewSample(10_000, 5)
+func newPolicyTimings(many policySample, lots *policy.Engine) (rows []*policyTiming, err error) {
+	ten, forbids := newPolicySample(10, 0), newPolicySample(10_000, 5)
 	few, err := policy.Load(ten.Config)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func newPolicyTimings(many policy.Sample, lots *policy.Engine) (rows []*policyTi
 	if err != nil {
 		return nil, err
 	}
-	bare, err := few.Bare(ten.Allowed)
+	bare, err := decideBare(few, ten.Allowed)
 	if err != nil {
 		return nil, err
 	}
@@ -101,14 +101,14 @@ func newPolicyTimings(many policy.Sample, lots *policy.Engine) (rows []*policyTi
 	rows = append(rows, &policyTiming{name: "cedar-10", rules: ten.Rules, burst: decideBurst, do: func() { bare() }})
 	for _, w := range []struct {
 		name   string
-		sample policy.Sample
+		sample policySample
 		burst  int
 		decide func(bailey.Request) bailey.Decision
 	}{
 		{"rules-10", ten, decideBurst, few.Decide}, {"rules-10000", many, decideBurst, lots.Decide},
-		{"rules-10000-forbid5pct", forbids, decideBurst, closed.Decide}, {"flat-10000", many, 1, lots.Flat()},
+		{"rules-10000-forbid5pct", forbids, decideBurst, closed.Decide}, {"flat-10000", many, 1, lots.Unsliced().Decide},
 	} {
-		if err := w.sample.Right(w.decide); err != nil {
+		if err := w.sample.checkDecisions(w.decide); err != nil {
 			return nil, err
 		}
 		rows = append(rows, &policyTiming{name: w.name, rules: w.sample.Rules, burst: w.burst, do: func() { w.decide(w.sample.Allowed) }})

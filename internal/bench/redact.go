@@ -22,8 +22,8 @@ const maxBench = 1 << 30
 const redactRounds = 5
 
 type redactRows struct {
-	Rows  []redact.Row `json:"rows"`
-	Ratio float64      `json:"ratio"` // redact's rate over prefilter's
+	Rows  []rateRow `json:"rows"`
+	Ratio float64   `json:"ratio"` // redact's rate over prefilter's
 }
 
 func (a *commands) benchRedactVerb() *cobra.Command {
@@ -54,9 +54,9 @@ func benchRedact(text []byte) (redactRows, error) {
 	if err != nil {
 		return redactRows{}, err
 	}
-	var best []redact.Row
+	var best []rateRow
 	for range redactRounds {
-		round := rules.Measure(text, cpuTime)
+		round := measureRedact(rules, text, cpuTime)
 		if best == nil {
 			best = round
 		}

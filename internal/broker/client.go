@@ -1,8 +1,10 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
+	_ "embed"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -38,13 +40,9 @@ func (c Client) Scope(ctx context.Context, wants []bailey.Want) ([]bailey.LeaseS
 	if len(wants) == 0 {
 		return nil, nil
 	}
-	conn, done, err := c.dialBroker(ctx, wants)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	var got scopes
-	if err := roundTrip(conn, askScope, brokerRequest{Version: version, Wants: wireWants(wants)}, &got); err != nil {
+	_, err := c.requestOnce(ctx, wants, askScope, brokerRequest{Wants: wireWants(wants)}, &got)
+	if err != nil {
 		return nil, err
 	}
 	if len(got.Scopes) != len(wants) {
@@ -88,14 +86,14 @@ func (c Client) Lend(ctx context.Context, l bailey.Loan) (bailey.Lease, error) {
 		clear(lease.Secrets)
 		_ = conn.SetDeadline(time.Now().Add(returnPatience))
 		// the end of the connection has the same effect
-		_ = roundTrip(conn, askReturn, brokerRequest{Version: version, IDs: plainLeaseIDs(lease.IDs)}, &struct{}{})
+		_ = roundTrip(conn, askReturn, brokerRequest{IDs: plainLeaseIDs(lease.IDs)}, &struct{}{})
 		done()
 	})
 	return lease, nil
 }
 
 func (c Client) requestLoan(conn *peer.Conn, l bailey.Loan) (lease bailey.Lease, err error) {
-	a := brokerRequest{Version: version, Receipt: string(l.Receipt), Capability: string(l.Capability),
+	a := brokerRequest{Receipt: string(l.Receipt), Capability: string(l.Capability),
 		Wants: wireWants(l.Wants), Text: l.Text, Signatures: l.Signatures}
 	var got loanAnswer
 	if err := roundTrip(conn, askLend, a, &got); err != nil {
@@ -127,8 +125,8 @@ func (c Client) requestLoan(conn *peer.Conn, l bailey.Loan) (lease bailey.Lease,
 	return lease, conn.SetDeadline(time.Time{})
 }
 
-// receiptLeaseID returns a lease's ID as it appears in receipts. If the issuer has a name for the value, "=" and that name
-// follow. [SameUID] follows if the broker has no user of its own.
+// receiptLeaseID returns a lease's ID as it appears in receipts. If the issuer has a name for the value, "=" and that
+// name follow. [SameUID] follows if the broker has no user of its own.
 func (c Client) receiptLeaseID(l lease) string {
 	id := l.ID
 	if l.Mint != "" {
@@ -153,24 +151,14 @@ func plainLeaseIDs(ids []string) (list []string) {
 
 // Hello asks the broker for its version and state.
 func (c Client) Hello(ctx context.Context) (h Hello, err error) {
-	conn, done, err := c.dialBroker(ctx, nil)
-	if err != nil {
-		return h, err
-	}
-	defer done()
-	err = roundTrip(conn, askHello, brokerRequest{Version: version}, &h)
-	h.UID = conn.UID
+	h.UID, err = c.requestOnce(ctx, nil, askHello, brokerRequest{}, &h)
 	return h, err
 }
 
 // Apply makes the broker use the table with this digest. The broker does this only for its own user.
 func (c Client) Apply(ctx context.Context, digest string) error {
-	conn, done, err := c.dialBroker(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer done()
-	return roundTrip(conn, askApply, brokerRequest{Version: version, Digest: digest}, &struct{}{})
+	_, err := c.requestOnce(ctx, nil, askApply, brokerRequest{Digest: digest}, &struct{}{})
+	return err
 }
 
 // dialBroker connects. The connection closes when ctx ends or done is called.
@@ -191,11 +179,7 @@ func (c Client) dialBroker(ctx context.Context, wants []bailey.Want) (conn *peer
 		return nil, nil, unavailableError(err,
 			"start bailey-broker, or correct broker in settings.yaml; bailey doctor looks at it", "the broker at %s does not answer", c.Socket)
 	}
-	patience := c.Patience
-	if patience == 0 {
-		patience = 20 * time.Second
-	}
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(cmp.Or(c.Patience, 20*time.Second))); err != nil {
 		conn.Close()
 		return nil, nil, err
 	}
@@ -212,6 +196,7 @@ func wireWants(wants []bailey.Want) (list []want) {
 
 // roundTrip sends one message and reads the answer.
 func roundTrip(conn *peer.Conn, kind byte, a brokerRequest, into any) error {
+	a.Version = version
 	if err := conn.WriteJSON(kind, a); err != nil {
 		return connLostError(err)
 	}
@@ -237,29 +222,19 @@ func connLostError(err error) error {
 		"the broker ended the connection")
 }
 
-// Variables that make a loader, an interpreter, a shell or a tool run or read something else, for example BASH_ENV, and
-// those that the cage sets itself. A credential must never arrive in one of them: otherwise the author of a manifest
-// could choose the code that the tool executes. Sources: ld.so(8), bash(1), git(1), perlrun(1), python(1), node(1),
-// go(1), npm-config(7), curl(1), openssl-env(7), the JVM's JAVA_TOOL_OPTIONS, and the configuration variables of
-// kubectl, docker, terraform and the cloud tools.
-var (
-	barredPrefixes = []string{
-		"BAILEY_", "BASH_FUNC_", "DYLD_", "GCONV_", "GIT_", "LC_", "LD_", "MALLOC_", "NPM_CONFIG_", "PERL",
-		"PYTHON", "TF_CLI_",
+//go:embed variables.txt
+var barredText string
+
+// barredVariables returns the variables in which a credential must never arrive: otherwise the author of a manifest
+// could choose the code that the tool executes. An entry may end with *.
+var barredVariables = sync.OnceValue(func() (list []string) {
+	for line := range strings.Lines(barredText) {
+		if !strings.HasPrefix(line, "#") {
+			list = append(list, strings.Fields(line)...)
+		}
 	}
-	barredNames = []string{
-		"ALL_PROXY", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "BASHOPTS", "BASH_ENV", "BROWSER", "CC",
-		"CDPATH", "CLASSPATH", "CLOUDSDK_CONFIG", "CLOUDSDK_PYTHON", "CURL_CA_BUNDLE", "CURL_HOME", "CXX",
-		"DOCKER_CONFIG", "DOCKER_HOST", "EDITOR", "ENV", "GLIBC_TUNABLES", "GOFLAGS", "HELM_PLUGINS", "HOME",
-		"HOSTALIASES", "HTTPS_PROXY", "HTTP_PROXY", "IFS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "KUBECONFIG",
-		"LANG", "LESSCLOSE", "LESSOPEN", "LOCALDOMAIN", "LOCPATH", "LOGNAME", "MAKEFLAGS", "NLSPATH",
-		"NODE_EXTRA_CA_CERTS", "NODE_OPTIONS", "NODE_PATH", "NO_PROXY", "OPENSSL_CONF", "OPENSSL_ENGINES",
-		"OPENSSL_MODULES", "PAGER", "PATH", "PIP_CONFIG_FILE", "PROMPT_COMMAND", "PS4", "REQUESTS_CA_BUNDLE",
-		"RES_OPTIONS", "RUBYLIB", "RUBYOPT", "RUBYSHELL", "RUSTC", "RUSTC_WRAPPER", "RUSTFLAGS", "SHELL",
-		"SHELLOPTS", "SSH_ASKPASS", "SSH_AUTH_SOCK", "SSL_CERT_DIR", "SSL_CERT_FILE", "TERMINFO", "TMPDIR", "TZ",
-		"TZDIR", "USER", "VISUAL", "XDG_CONFIG_HOME", "ZDOTDIR", "_JAVA_OPTIONS",
-	}
-)
+	return list
+})
 
 // checkNames refuses variables that are misspelt, barred or wanted twice.
 func checkNames(wants []bailey.Want) error {
@@ -296,10 +271,10 @@ func validName(name string) bool {
 // isBarred compares in upper case, because some tools read both http_proxy and HTTP_PROXY.
 func isBarred(name string) bool {
 	name = strings.ToUpper(name)
-	if slices.Contains(barredNames, name) {
-		return true
-	}
-	return slices.ContainsFunc(barredPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+	return slices.ContainsFunc(barredVariables(), func(v string) bool {
+		prefix, open := strings.CutSuffix(v, "*")
+		return v == name || open && strings.HasPrefix(name, prefix)
+	})
 }
 
 // maxInner limits the number of secrets that are searched for in a file.
@@ -311,8 +286,8 @@ var secretKey = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)(?:token|secret|password|passwd|authorization|key-data)[a-z_-]*["']?[ \t]*[:=][ \t]*["']?(?:(?:bearer|basic)[ \t]+)?([^\s"',}]{8,})`)
 })
 
-// embeddedSecrets returns the secrets in a lent file. A tool can print one of them without printing the whole file, and redaction
-// would otherwise look for the whole file only.
+// embeddedSecrets returns the secrets in a lent file. A tool can print one of them without printing the whole file, and
+// redaction would otherwise look for the whole file only.
 func embeddedSecrets(text string) (list []string) {
 	for _, m := range secretKey().FindAllStringSubmatch(text, maxInner) {
 		if m[1] != text {
@@ -326,7 +301,7 @@ func embeddedSecrets(text string) (list []string) {
 // leaves the broker.
 func (c Client) MakeKey(ctx context.Context) (ed25519.PublicKey, error) {
 	var got madeKey
-	if err := c.requestOnce(ctx, askMake, brokerRequest{Version: version}, &got); err != nil {
+	if _, err := c.requestOnce(ctx, nil, askMake, brokerRequest{}, &got); err != nil {
 		return nil, err
 	}
 	public, ok := parsePublic(got.Key)
@@ -340,7 +315,7 @@ func (c Client) MakeKey(ctx context.Context) (ed25519.PublicKey, error) {
 func (c Client) HasKey(ctx context.Context, public ed25519.PublicKey) error {
 	name := hex.EncodeToString(public)
 	var got keptKeys
-	if err := c.requestOnce(ctx, askKeys, brokerRequest{Version: version, Key: name}, &got); err != nil {
+	if _, err := c.requestOnce(ctx, nil, askKeys, brokerRequest{Key: name}, &got); err != nil {
 		return err
 	}
 	if len(got.Keys) == 1 && got.Keys[0] == name {
@@ -352,7 +327,7 @@ func (c Client) HasKey(ctx context.Context, public ed25519.PublicKey) error {
 // Keys returns the public halves of this uid's keys.
 func (c Client) Keys(ctx context.Context) (list []ed25519.PublicKey, err error) {
 	var got keptKeys
-	if err := c.requestOnce(ctx, askKeys, brokerRequest{Version: version}, &got); err != nil {
+	if _, err := c.requestOnce(ctx, nil, askKeys, brokerRequest{}, &got); err != nil {
 		return nil, err
 	}
 	for _, k := range got.Keys {
@@ -369,8 +344,8 @@ func (c Client) Keys(ctx context.Context) (list []ed25519.PublicKey, err error) 
 // first. It verifies the signature first.
 func (c Client) SignLog(ctx context.Context, public ed25519.PublicKey, text []byte) ([]byte, error) {
 	var got signature
-	if err := c.requestOnce(ctx, askSign,
-		brokerRequest{Version: version, Key: hex.EncodeToString(public), Text: string(text)}, &got); err != nil {
+	if _, err := c.requestOnce(ctx, nil, askSign,
+		brokerRequest{Key: hex.EncodeToString(public), Text: string(text)}, &got); err != nil {
 		return nil, err
 	}
 	sig, err := base64.StdEncoding.DecodeString(got.Signature)
@@ -384,12 +359,14 @@ func (c Client) SignLog(ctx context.Context, public ed25519.PublicKey, text []by
 	return sig, nil
 }
 
-// requestOnce exchanges one message over a separate connection.
-func (c Client) requestOnce(ctx context.Context, kind byte, a brokerRequest, into any) error {
-	conn, done, err := c.dialBroker(ctx, nil)
+// requestOnce exchanges one message over a separate connection. It returns the broker's uid.
+func (c Client) requestOnce(
+	ctx context.Context, wants []bailey.Want, kind byte, a brokerRequest, into any,
+) (uid int, err error) {
+	conn, done, err := c.dialBroker(ctx, wants)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer done()
-	return roundTrip(conn, kind, a, into)
+	return conn.UID, roundTrip(conn, kind, a, into)
 }

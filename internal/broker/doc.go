@@ -24,11 +24,11 @@
 //
 // A lease whose table entry says "approval: none" is lent to any admitted uid. If the request contains the text of a
 // question, that text must still name all leases as described below, so that a person was told exactly what is lent.
-// Any other lease needs an answer: the text of the question (package approvaltext) and signatures over it. The text must be
-// about the called capability. It must name exactly these leases, each with the adapter, scope and time of the table,
-// and must not have expired. The approvers in the table whose signatures are valid must reach the level, the roles and
-// the count of each entry. A text is used once: nothing is lent again for the same digest or the same nonce. A line in
-// the journal records the use before a value leaves.
+// Any other lease needs an answer: the text of the question (package approvaltext) and signatures over it. The text
+// must be about the called capability. It must name exactly these leases, each with the adapter, scope and time of the
+// table, and must not have expired. The approvers in the table whose signatures are valid must reach the level, the
+// roles and the count of each entry. A text is used once: nothing is lent again for the same digest or the same nonce.
+// A line in the journal records the use before a value leaves.
 //
 // # Texts that a log's key signs
 //

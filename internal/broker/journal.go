@@ -202,8 +202,8 @@ func (j *journal) appendEvent(e event, durable bool) error {
 	return nil
 }
 
-// markUsed marks an answer as used before anything is minted for it. The line of the loan makes that durable. release must
-// be called if the loan fails before a line was written.
+// markUsed marks an answer as used before anything is minted for it. The line of the loan makes that durable. release
+// must be called if the loan fails before a line was written.
 func (j *journal) markUsed(text, nonce string) (release func(), err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -195,8 +195,8 @@ func tokenID(token string) string {
 	return claims.ID
 }
 
-// renderKubeconfig returns a file with which kubectl uses a token at one server and at no other: it contains the server, its
-// certificate authority and the token, and names no program. JSON is valid YAML.
+// renderKubeconfig returns a file with which kubectl uses a token at one server and at no other: it contains the
+// server, its certificate authority and the token, and names no program. JSON is valid YAML.
 func renderKubeconfig(server, namespace string, authority []byte, token string) ([]byte, error) {
 	type named map[string]any
 	const one = "bailey"

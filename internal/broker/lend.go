@@ -26,8 +26,8 @@ type mintedLease struct {
 // revokeTimeout limits the time that an issuer may take to revoke a value.
 const revokeTimeout = 5 * time.Second
 
-// lendValues is the only way to get a value. It checks the request against the table and the answer, marks the answer as
-// used, and mints the values. A line in the journal must record all of this on the disk before the values leave.
+// lendValues is the only way to get a value. It checks the request against the table and the answer, marks the answer
+// as used, and mints the values. A line in the journal must record all of this on the disk before the values leave.
 func (l *clientConn) lendValues(a brokerRequest) (any, [][]byte, error) {
 	t := l.s.table.Load()
 	if err := t.mayBorrow(l.UID); err != nil {
@@ -137,7 +137,8 @@ func (m *loan) lentAnswer() loanAnswer {
 	return out
 }
 
-// returnLoan ends the loan of this connection. A loan that has ended, or that belongs to another connection, is not found.
+// returnLoan ends the loan of this connection. A loan that has ended, or that belongs to another connection, is not
+// found.
 func (l *clientConn) returnLoan(a brokerRequest) error {
 	var held []string
 	if l.out != nil {

@@ -1,10 +1,10 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -70,9 +70,10 @@ func New(c Config) (*Server, error) {
 }
 
 func (s *Server) setDefaults() {
-	if s.Socket == "" {
-		s.Socket = filepath.Join(s.Dir, SocketName)
-	}
+	s.Socket = cmp.Or(s.Socket, filepath.Join(s.Dir, SocketName))
+	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
+	s.Idle = cmp.Or(s.Idle, 30*time.Second)
+	s.Most = cmp.Or(s.Most, 1024)
 	if s.Adapters == nil {
 		s.Adapters = Adapters()
 	}
@@ -82,20 +83,11 @@ func (s *Server) setDefaults() {
 	if s.Step == nil {
 		s.Step = func(string) {}
 	}
-	if s.Log == nil {
-		s.Log = slog.New(slog.DiscardHandler)
-	}
 	if s.Told == nil {
 		s.Told = s.unadmittedLogger()
 	}
 	if s.Ready == nil {
 		s.Ready = func(string) {}
-	}
-	if s.Idle == 0 {
-		s.Idle = 30 * time.Second
-	}
-	if s.Most == 0 {
-		s.Most = 1024
 	}
 	if s.exe == nil {
 		s.exe = peer.Executable
@@ -105,8 +97,8 @@ func (s *Server) setDefaults() {
 	}
 }
 
-// unadmittedLogger logs peers that are not admitted, at most once per second: any user may connect and must not be able to fill
-// the log. Only the accepting goroutine calls it.
+// unadmittedLogger logs peers that are not admitted, at most once per second: any user may connect and must not be able
+// to fill the log. Only the accepting goroutine calls it.
 func (s *Server) unadmittedLogger() func(uid, pid int) {
 	var last time.Time
 	more := 0
@@ -175,8 +167,8 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// listenSocket creates the socket. If it is in the broker's own directory, only the broker's user can reach it. Elsewhere
-// every user can connect, and the kernel reports the uid.
+// listenSocket creates the socket. If it is in the broker's own directory, only the broker's user can reach it.
+// Elsewhere every user can connect, and the kernel reports the uid.
 func (s *Server) listenSocket() (*peer.Listener, error) {
 	return peer.ListenFor(s.Socket, func(uid int) bool { return s.table.Load().canConnect(uid, os.Geteuid()) })
 }
@@ -308,8 +300,8 @@ func (l *clientConn) readMessage() (kind byte, payload []byte, err error) {
 	return kind, payload, err
 }
 
-// answerMessage answers one message. If it returns an error, the connection must end. A mistake of the client is answered and
-// is not such an error.
+// answerMessage answers one message. If it returns an error, the connection must end. A mistake of the client is
+// answered and is not such an error.
 func (l *clientConn) answerMessage(kind byte, payload []byte) error {
 	if err := l.SetWriteDeadline(time.Now().Add(l.s.Idle)); err != nil {
 		return err
@@ -333,8 +325,8 @@ func (l *clientConn) answerMessage(kind byte, payload []byte) error {
 	return nil
 }
 
-// handleMessage executes one message. A panic becomes an error with the location only: the panic value, and the arguments in a
-// stack trace, may be secrets.
+// handleMessage executes one message. A panic becomes an error with the location only: the panic value, and the
+// arguments in a stack trace, may be secrets.
 func (l *clientConn) handleMessage(kind byte, payload []byte) (out any, values [][]byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -445,5 +437,3 @@ func clearValues(values [][]byte) {
 		clear(v)
 	}
 }
-
-var _ io.Closer = (*Server)(nil)

@@ -21,8 +21,8 @@ type signer struct {
 
 func (s signer) String() string { return s.name + " " + string(s.level) + " " + s.key }
 
-// verifyAnswer checks the loan against the answered text and returns the people who answered. entries are in the order of
-// the wants.
+// verifyAnswer checks the loan against the answered text and returns the people who answered. entries are in the order
+// of the wants.
 func (t *Table) verifyAnswer(a brokerRequest, entries []Entry,
 	now time.Time) (q bailey.Question, by []signer, err error) {
 	if a.Text == "" {
@@ -76,7 +76,8 @@ func checkQuestion(q bailey.Question, a brokerRequest, entries []Entry, now time
 	return nil
 }
 
-// validSigners returns the approvers with valid signatures, each key once. last is the error of the last invalid signature.
+// validSigners returns the approvers with valid signatures, each key once. last is the error of the last invalid
+// signature.
 func (t *Table) validSigners(a brokerRequest) (by []signer, last error) {
 	for _, armored := range a.Signatures {
 		s, err := sshsig.Verify([]byte(a.Text), []byte(armored), approvaltext.Namespace, t.keys)

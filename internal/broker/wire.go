@@ -113,8 +113,8 @@ type refusal struct {
 	Hint    string `json:"hint,omitempty"`
 }
 
-// decodeStrict decodes one object strictly. encoding/json alone would accept a key in another case, and use the last of two
-// equal keys.
+// decodeStrict decodes one object strictly. encoding/json alone would accept a key in another case, and use the last of
+// two equal keys.
 func decodeStrict(payload []byte, into any) error {
 	if err := plainKeys(payload); err != nil {
 		return malformedError(err)

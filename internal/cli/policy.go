@@ -16,7 +16,7 @@ import (
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/packstore"
-	"bailey/internal/policy"
+	"bailey/internal/policy/review"
 	"bailey/internal/policyfiles"
 	"bailey/internal/terminal"
 )
@@ -39,7 +39,7 @@ and what the policy of now would say about the same call.`,
 			}
 			call := localapi.CallQuery{Capability: bailey.CapabilityID(args[0]), Input: input, Text: true}
 			return Show(cmd.Context(), a, apitype.ExplainCall, call,
-				func(e policy.Explanation) { fmt.Fprintln(a.Stdout, e) })
+				func(e review.Explanation) { fmt.Fprintln(a.Stdout, e) })
 		},
 	}
 	explain.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")

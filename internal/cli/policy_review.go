@@ -16,6 +16,7 @@ import (
 	"bailey/internal/localapi"
 	"bailey/internal/packstore"
 	"bailey/internal/policy"
+	"bailey/internal/policy/review"
 	"bailey/internal/policyfiles"
 	"bailey/internal/receipts"
 	"bailey/internal/safefile"
@@ -29,8 +30,8 @@ const maxImport = 1 << 20
 // importReport is the result of `policy import`.
 type importReport struct {
 	File        string            `json:"file,omitempty"` // the new file
-	Imported    []policy.Imported `json:"imported"`
-	NotImported []policy.Left     `json:"notImported"`
+	Imported    []review.Imported `json:"imported"`
+	NotImported []review.Left     `json:"notImported"`
 	Text        string            `json:"text,omitempty"` // only if no file was written
 }
 
@@ -75,14 +76,14 @@ Without -o the rules go to stdout. With -o they go into a new file; one that is 
 }
 
 // importLists makes rules from the files and checks that they load.
-func importLists(files []string) (made policy.Import, err error) {
-	var lists []policy.Lists
+func importLists(files []string) (made review.Import, err error) {
+	var lists []review.Lists
 	for _, name := range files {
 		data, err := readLists(name)
 		if err != nil {
 			return made, err
 		}
-		l, err := policy.ReadLists(name, data)
+		l, err := review.ReadLists(name, data)
 		if err != nil {
 			return made, err
 		}
@@ -93,11 +94,11 @@ func importLists(files []string) (made policy.Import, err error) {
 		return made, err
 	}
 	all := policyfiles.Actions(catalog)
-	var commands []policy.Command
+	var commands []review.Command
 	for i, m := range catalog.All() {
-		commands = append(commands, policy.Command{Action: all[i], Patterns: m.ArgvPattern()})
+		commands = append(commands, review.Command{Action: all[i], Patterns: m.ArgvPattern()})
 	}
-	made = policy.ImportLists(commands, lists)
+	made = review.ImportLists(commands, lists)
 	_, err = policy.Load(policy.Config{Sources: []policy.Source{{Name: "imported.cedar", Text: made.Text}},
 		Actions: all})
 	return made, err
@@ -121,7 +122,7 @@ func readLists(name string) ([]byte, error) {
 	return data, nil
 }
 
-func writeImported(w io.Writer, made policy.Import) {
+func writeImported(w io.Writer, made review.Import) {
 	for _, i := range made.Imported {
 		fmt.Fprintf(w, "%s: %s %s", i.As, terminal.TableCell(i.List+" "+i.Entry),
 			terminal.Shown("→ "+string(i.Capability)))
@@ -190,9 +191,9 @@ hides. Dry runs are decided like calls. The exit code does not tell whether anyt
 			if err != nil {
 				return err
 			}
-			var report policy.Report
-			err = a.withPastCalls(cmd.Context(), &s, catalog, func(past iter.Seq[policy.Past]) error {
-				report = policy.Replay(e, past)
+			var report review.Report
+			err = a.withPastCalls(cmd.Context(), &s, catalog, func(past iter.Seq[review.Past]) error {
+				report = review.Replay(e, past)
 				return nil
 			})
 			if err != nil {
@@ -213,7 +214,7 @@ hides. Dry runs are decided like calls. The exit code does not tell whether anyt
 
 // withPastCalls calls do with the selected past calls.
 func (a *App) withPastCalls(ctx context.Context, s *pastCallFilter, catalog *pack.Catalog,
-	do func(iter.Seq[policy.Past]) error) error {
+	do func(iter.Seq[review.Past]) error) error {
 	f, err := s.buildFilter(time.Now())
 	if err != nil {
 		return err
@@ -236,7 +237,7 @@ func (a *App) withPastCalls(ctx context.Context, s *pastCallFilter, catalog *pac
 }
 
 // writeReplay prints a table with one line for each kind of changed decision.
-func writeReplay(w io.Writer, r policy.Report) {
+func writeReplay(w io.Writer, r review.Report) {
 	if len(r.Changes) > 0 {
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "CALLS\tCAPABILITY\tWAS\tWOULD BE\tBECAUSE\tFIRST\tLAST")
@@ -263,7 +264,7 @@ func writeReplay(w io.Writer, r policy.Report) {
 	writeCauses(w, "to bear in mind", r.Marked)
 }
 
-func writeCauses(w io.Writer, what string, list []policy.Cause) {
+func writeCauses(w io.Writer, what string, list []review.Cause) {
 	for _, c := range list {
 		fmt.Fprintf(w, "  %s: %d, %s (%s)\n", what, c.Calls, c.Why, terminal.Shown(string(c.First)))
 	}
@@ -273,8 +274,8 @@ func writeCauses(w io.Writer, what string, list []policy.Cause) {
 type suggestion struct {
 	File         string             `json:"file,omitempty"` // the new file
 	Calls        int                `json:"calls"`
-	Capabilities []policy.Suggested `json:"capabilities"`
-	LeftOut      []policy.Cause     `json:"leftOut,omitempty"`
+	Capabilities []review.Suggested `json:"capabilities"`
+	LeftOut      []review.Cause     `json:"leftOut,omitempty"`
 	Text         string             `json:"text,omitempty"` // only if no file was written
 }
 
@@ -296,9 +297,9 @@ Without -o the rules go to stdout. With -o they go into a new file; one that is 
 			if err != nil {
 				return err
 			}
-			var made policy.Suggestion
-			err = a.withPastCalls(cmd.Context(), &s, catalog, func(past iter.Seq[policy.Past]) (err error) {
-				made, err = policy.Suggest(policyfiles.Actions(catalog), past)
+			var made review.Suggestion
+			err = a.withPastCalls(cmd.Context(), &s, catalog, func(past iter.Seq[review.Past]) (err error) {
+				made, err = review.Suggest(policyfiles.Actions(catalog), past)
 				return err
 			})
 			if err != nil {

@@ -142,7 +142,7 @@ func (e *entry) checkEntry() error {
 	case e.wild && (e.addr.IsValid() || !strings.Contains(e.name, ".")):
 		return invalidError("egress "+e.String()+" is too wide",
 			"name at least two parts behind *., as in *.example.com")
-	case never || slices.Contains(metadataNames, e.name):
+	case never || slices.Contains(addresses().names, e.name):
 		return invalidError("egress "+e.String()+" leads to where a cloud keeps credentials, which nothing opens",
 			"leave it out")
 	case what != "" && !e.Private:
@@ -176,7 +176,7 @@ func (v Verdict) Refusal() *Refusal {
 // Decide makes the only egress decision, for every protocol. It does no I/O. If the target is allowed, its name is
 // resolved and the addresses are judged afterwards. If it is refused, its name is not resolved.
 func (l *Allowlist) Decide(t Target) Verdict {
-	if slices.Contains(metadataNames, t.name) {
+	if slices.Contains(addresses().names, t.name) {
 		return Verdict{refusal: deniedRefusal("egress to "+t.String()+
 			" is never allowed: it is where a cloud keeps credentials", "lend the tool a credential instead")}
 	}
@@ -192,8 +192,8 @@ func (l *Allowlist) Decide(t Target) Verdict {
 	return Verdict{entry: e}
 }
 
-// findEntry returns the entry that matches t, or nil. An exact name takes precedence over a wildcard, and a longer wildcard
-// over a shorter one.
+// findEntry returns the entry that matches t, or nil. An exact name takes precedence over a wildcard, and a longer
+// wildcard over a shorter one.
 func (l *Allowlist) findEntry(t Target) *entry {
 	var best *entry
 	for _, e := range l.entries {
@@ -225,8 +225,8 @@ func (l *Allowlist) unlistedRefusal(t Target) *Refusal {
 		"the egress entry "+strconv.Quote(t.String())+" would allow it")
 }
 
-// judgeAddress refuses the address a if it is not public and the entry is not private, or if it is a metadata address. The
-// target has resolved to a, or was requested as a.
+// judgeAddress refuses the address a if it is not public and the entry is not private, or if it is a metadata address.
+// The target has resolved to a, or was requested as a.
 func judgeAddress(t Target, e *entry, a netip.Addr) *Refusal {
 	what, never := addressClass(a)
 	switch {

@@ -20,8 +20,8 @@ import (
 	"bailey"
 )
 
-// pinCache caches the addresses of each name for a call, so that a different second answer (DNS rebinding) has no effect. A
-// failed lookup is not cached.
+// pinCache caches the addresses of each name for a call, so that a different second answer (DNS rebinding) has no
+// effect. A failed lookup is not cached.
 type pinCache struct {
 	mu    sync.Mutex
 	names map[string]*pin
@@ -48,8 +48,8 @@ func (p *pinCache) pinFor(name string) *pin {
 	return p.names[name]
 }
 
-// resolveTarget returns the judged addresses of an allowed target. If the target is an address, nothing is resolved. If an
-// upstream proxy resolves the name, addresses returns none.
+// resolveTarget returns the judged addresses of an allowed target. If the target is an address, nothing is resolved. If
+// an upstream proxy resolves the name, addresses returns none.
 func (p *Proxy) resolveTarget(ctx context.Context, t Target, e *entry) ([]netip.Addr, *Refusal) {
 	if t.addr.IsValid() {
 		return []netip.Addr{t.addr}, p.refuseLocal(t, e, t.addr)
@@ -139,7 +139,8 @@ func (p *Proxy) dialTarget(ctx context.Context, l *serveScope, g *grant) (*outbo
 	return nil, unreachableRefusal(g.target, why)
 }
 
-// dialAddress gets its share of the remaining time, so that an address that does not answer leaves time for the next one.
+// dialAddress gets its share of the remaining time, so that an address that does not answer leaves time for the next
+// one.
 func (p *Proxy) dialAddress(ctx context.Context, to netip.AddrPort, left int) (net.Conn, error) {
 	if end, ok := ctx.Deadline(); ok && left > 1 {
 		var cancel context.CancelFunc
@@ -193,8 +194,8 @@ func parseUpstream(u *url.URL, byName bool) (*upstream, error) {
 	return up, nil
 }
 
-// isUsedFor reports whether an endpoint is reached through the upstream proxy. A private endpoint is near and is reached
-// directly.
+// isUsedFor reports whether an endpoint is reached through the upstream proxy. A private endpoint is near and is
+// reached directly.
 func (u *upstream) isUsedFor(e *entry) bool { return u != nil && !e.Private }
 
 func (u *upstream) takesNames(e *entry) bool { return u.isUsedFor(e) && u.byName }

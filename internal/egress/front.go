@@ -18,8 +18,8 @@ import (
 // maxHead limits the header of a request, in bytes.
 const maxHead = 64 << 10
 
-// newServers returns two servers of net/http, which parse requests strictly and write them anew: one for requests to the
-// proxy itself, one for requests inside opened TLS. Each serves connections that are handed to it.
+// newServers returns two servers of net/http, which parse requests strictly and write them anew: one for requests to
+// the proxy itself, one for requests inside opened TLS. Each serves connections that are handed to it.
 func (p *Proxy) newServers() (front, inner *http.Server) {
 	server := func(h http.HandlerFunc) *http.Server {
 		s := &http.Server{Handler: closeAfterHijack(h), ReadHeaderTimeout: p.limits.Request, IdleTimeout: p.limits.Idle,
@@ -55,8 +55,8 @@ func newServedConn(c *client) *servedConn {
 	return &servedConn{Conn: c, client: c, over: make(chan struct{})}
 }
 
-// serveWith lets a server serve one connection, which is the seat itself or TLS above it. It returns when the server has
-// finished.
+// serveWith lets a server serve one connection, which is the seat itself or TLS above it. It returns when the server
+// has finished.
 func (s *servedConn) serveWith(server *http.Server, conn net.Conn) {
 	server.Serve(&oneConnListener{servedConn: s, conn: conn})
 }
@@ -132,8 +132,8 @@ func (p *Proxy) serveFront(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// handleConnect handles CONNECT. A refusal ends the connection, so that bytes sent after the request are not read as the next
-// request.
+// handleConnect handles CONNECT. A refusal ends the connection, so that bytes sent after the request are not read as
+// the next request.
 func (c *client) handleConnect(w http.ResponseWriter, r *http.Request) {
 	t, ref := ParseTarget(r.RequestURI)
 	if ref == nil && r.ContentLength != 0 {
@@ -142,18 +142,8 @@ func (c *client) handleConnect(w http.ResponseWriter, r *http.Request) {
 	if ref != nil {
 		c.life.p.record.recordRefusal("connect", "", ref)
 	}
-	var g *grant
-	var out *outboundConn
-	if ref == nil {
-		g, ref = c.life.admitTarget("connect", t)
-	}
-	if ref == nil {
-		defer g.releaseSlot()
-		out, ref = c.dialGranted(g)
-	}
-	if out != nil {
-		defer out.Close()
-	}
+	g, out, ref := c.connectTarget("connect", t, ref)
+	defer g.release(out)
 	_, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return

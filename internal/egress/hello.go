@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+
+	"golang.org/x/crypto/cryptobyte"
 )
 
 // hello is the part of a ClientHello (RFC 8446, section 4.1.2) that identifies the server.
@@ -112,24 +114,25 @@ func wholeHello(message []byte) (bool, error) {
 // parseHello parses the body of a ClientHello. It is stricter than servers: every length must be exact, and no
 // extension may occur twice.
 func parseHello(body []byte) (h hello, err error) {
-	b := helloReader(body)
-	b.takeBytes(2 + 32)                                      // version, random
-	session, ciphers := b.takeVector(1), b.takeVector(2)     // at most 32 bytes; pairs
-	compression, extensions := b.takeVector(1), b.takeRest() // at least the null method
-	if b.isInvalid() || len(session) > 32 || len(ciphers) < 2 || len(ciphers)%2 != 0 || len(compression) < 1 {
+	b := cryptobyte.String(body)
+	var session, ciphers, compression, list cryptobyte.String
+	if !b.Skip(2+32) || // version, random
+		!b.ReadUint8LengthPrefixed(&session) || len(session) > 32 ||
+		!b.ReadUint16LengthPrefixed(&ciphers) || len(ciphers) < 2 || len(ciphers)%2 != 0 ||
+		!b.ReadUint8LengthPrefixed(&compression) || len(compression) < 1 { // at least the null method
 		return h, errHello
 	}
-	if len(extensions) == 0 {
+	if b.Empty() {
 		return h, nil // a hello of 1999, without extensions: no host name
 	}
-	list := extensions.takeVector(2)
-	if extensions.isInvalid() || len(extensions) > 0 {
+	if !b.ReadUint16LengthPrefixed(&list) || !b.Empty() {
 		return h, errHello
 	}
 	seen := map[uint16]bool{}
-	for len(list) > 0 {
-		kind, data := list.takeUint16(), list.takeVector(2)
-		if list.isInvalid() || seen[kind] || len(seen) >= maxExtensions {
+	for !list.Empty() {
+		var kind uint16
+		var data cryptobyte.String
+		if !list.ReadUint16(&kind) || !list.ReadUint16LengthPrefixed(&data) || seen[kind] || len(seen) >= maxExtensions {
 			return h, errHello
 		}
 		seen[kind] = true
@@ -147,52 +150,12 @@ func parseHello(body []byte) (h hello, err error) {
 }
 
 // serverName returns the name in a server_name extension. There must be exactly one, of the only defined type.
-func serverName(data helloReader) (string, error) {
-	list := data.takeVector(2)
-	if data.isInvalid() || len(data) > 0 || len(list) < 1 || list[0] != 0 {
-		return "", errHello
-	}
-	list.takeBytes(1)
-	name := list.takeVector(2)
-	if list.isInvalid() || len(list) > 0 || len(name) == 0 {
+func serverName(data cryptobyte.String) (string, error) {
+	var list, name cryptobyte.String
+	var kind uint8
+	if !data.ReadUint16LengthPrefixed(&list) || !data.Empty() || !list.ReadUint8(&kind) || kind != 0 ||
+		!list.ReadUint16LengthPrefixed(&name) || !list.Empty() || name.Empty() {
 		return "", errHello
 	}
 	return string(name), nil
-}
-
-// helloReader is the unread rest of a message. It is nil after a read beyond its end, and such a read returns zeros.
-type helloReader []byte
-
-func (b *helloReader) isInvalid() bool { return *b == nil }
-
-func (b *helloReader) takeBytes(n int) []byte {
-	if len(*b) < n || *b == nil {
-		*b = nil
-		return make([]byte, n)
-	}
-	out := (*b)[:n]
-	*b = (*b)[n:]
-	return out
-}
-
-func (b *helloReader) takeUint16() uint16 { return binary.BigEndian.Uint16(b.takeBytes(2)) }
-
-// takeVector reads a length of size bytes (one or two), and then that many bytes.
-func (b *helloReader) takeVector(size int) helloReader {
-	n := 0
-	for _, c := range b.takeBytes(size) {
-		n = n<<8 | int(c)
-	}
-	if len(*b) < n || *b == nil {
-		*b = nil
-		return nil
-	}
-	return helloReader(b.takeBytes(n))
-}
-
-func (b *helloReader) takeRest() helloReader {
-	if *b == nil {
-		return nil
-	}
-	return (*b)[:len(*b):len(*b)]
 }

@@ -77,8 +77,8 @@ func injectionFault(in Injection, before []*secret) error {
 	return nil
 }
 
-// injectSecrets replaces placeholders in a request with their secrets. It refuses the request if a placeholder occurs where
-// its secret must not go.
+// injectSecrets replaces placeholders in a request with their secrets. It refuses the request if a placeholder occurs
+// where its secret must not go.
 func (g *grant) injectSecrets(r *http.Request) *Refusal {
 	for _, s := range g.p.secrets {
 		here := slices.Contains(g.entry.inject, s)
@@ -103,8 +103,8 @@ func (g *grant) misuseRefusal(s *secret, where string) *Refusal {
 	return ref
 }
 
-// replaceInRequest replaces the placeholder where that is allowed. If the placeholder occurs elsewhere, it returns a name for
-// that location, such as "the path"; otherwise it returns "".
+// replaceInRequest replaces the placeholder where that is allowed. If the placeholder occurs elsewhere, it returns a
+// name for that location, such as "the path"; otherwise it returns "".
 func (s *secret) replaceInRequest(r *http.Request, here bool) string {
 	path, err := url.PathUnescape(r.URL.EscapedPath())
 	if err != nil || strings.Contains(path, s.Placeholder) || strings.Contains(r.URL.RawPath, s.Placeholder) {

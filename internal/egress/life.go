@@ -28,8 +28,8 @@ func (p *Proxy) newServeScope(ctx context.Context) *serveScope {
 	return l
 }
 
-// closeAll closes every connection and returns when no goroutine uses one any more. A handler closes its own connections
-// after it has counted the last bytes. The remaining ones are closed after all handlers have returned.
+// closeAll closes every connection and returns when no goroutine uses one any more. A handler closes its own
+// connections after it has counted the last bytes. The remaining ones are closed after all handlers have returned.
 func (l *serveScope) closeAll() {
 	l.mu.Lock()
 	l.over = true
@@ -110,8 +110,8 @@ func (c *client) Close() (err error) {
 	return err
 }
 
-// outboundConn is a connection that the proxy made. Its Read and Write count bytes. A tunnel copies through the underlying
-// connection and counts by itself.
+// outboundConn is a connection that the proxy made. Its Read and Write count bytes. A tunnel copies through the
+// underlying connection and counts by itself.
 type outboundConn struct {
 	net.Conn
 	life     *serveScope

@@ -126,7 +126,8 @@ func (r *relay) forwardRequest(w http.ResponseWriter, in *http.Request, g *grant
 	g.maskHeader(w.Header()) // trailers, which follow the body
 }
 
-// rewriteTarget sends a request to the granted target, whatever the request itself says. The query stays as it was written.
+// rewriteTarget sends a request to the granted target, whatever the request itself says. The query stays as it was
+// written.
 func rewriteTarget(pr *httputil.ProxyRequest, g *grant, scheme string) {
 	pr.Out.URL.Scheme, pr.Out.URL.Host = scheme, g.target.String()
 	pr.Out.URL.User, pr.Out.URL.RawQuery = nil, pr.In.URL.RawQuery
@@ -140,8 +141,8 @@ func rewriteTarget(pr *httputil.ProxyRequest, g *grant, scheme string) {
 	pr.Out.Trailer = nil
 }
 
-// checkUpgrade allows a connection with opened TLS to become a WebSocket, and nothing else. An upgrade to HTTP/2 would be a
-// tunnel that the proxy cannot read.
+// checkUpgrade allows a connection with opened TLS to become a WebSocket, and nothing else. An upgrade to HTTP/2 would
+// be a tunnel that the proxy cannot read.
 func checkUpgrade(g *grant, r *http.Request, scheme string) *Refusal {
 	to := r.Header.Values("Upgrade")
 	if len(to) == 0 || r.ProtoMajor == 2 || scheme == "https" && len(to) == 1 && strings.EqualFold(to[0], "websocket") {
@@ -151,7 +152,8 @@ func checkUpgrade(g *grant, r *http.Request, scheme string) *Refusal {
 		"go on with HTTP; HTTP/2 is agreed on in TLS (ALPN)")
 }
 
-// answerFailure answers if no response came back. The error text of a transport may quote the request, so it is not used.
+// answerFailure answers if no response came back. The error text of a transport may quote the request, so it is not
+// used.
 func (r *relay) answerFailure(w http.ResponseWriter, in *http.Request, g *grant, err error) {
 	if r.life.ctx.Err() != nil || in.Context().Err() != nil {
 		panic(http.ErrAbortHandler)

@@ -91,8 +91,8 @@ func acceptError(ctx context.Context, err error) error {
 	return fmt.Errorf("the proxy takes no more connections: %w", err)
 }
 
-// retryAccept waits and reports whether to accept again, for example after too few file descriptors, or after a connection
-// that was closed before it was accepted.
+// retryAccept waits and reports whether to accept again, for example after too few file descriptors, or after a
+// connection that was closed before it was accepted.
 func retryAccept(ctx context.Context, err error) bool {
 	var ne net.Error
 	if errors.Is(err, net.ErrClosed) || !errors.As(err, &ne) || ctx.Err() != nil {
@@ -138,7 +138,8 @@ type grant struct {
 	p      *Proxy
 }
 
-// admitTarget decides, counts and resolves, in this order. The caller must release the grant. A refusal is already recorded.
+// admitTarget decides, counts and resolves, in this order. The caller must release the grant. A refusal is already
+// recorded.
 func (l *serveScope) admitTarget(via string, t Target) (*grant, *Refusal) {
 	g, ref := l.grantTarget(via, t)
 	if ref != nil {
@@ -188,3 +189,13 @@ func (p *Proxy) countConnection(t Target) *Refusal {
 }
 
 func (g *grant) releaseSlot() { g.p.open.Add(-1) }
+
+// release closes a connection and then releases its grant; either may be nil.
+func (g *grant) release(out *outboundConn) {
+	if out != nil {
+		out.Close()
+	}
+	if g != nil {
+		g.releaseSlot()
+	}
+}

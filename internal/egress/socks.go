@@ -32,21 +32,11 @@ func (c *client) serveSOCKS() {
 	if ref != nil {
 		c.life.p.record.recordRefusal("socks", "", ref)
 	}
-	var g *grant
-	var out *outboundConn
-	if ref == nil {
-		g, ref = c.life.admitTarget("socks", t)
-	}
-	if ref == nil {
-		defer g.releaseSlot()
-		out, ref = c.dialGranted(g)
-	}
+	g, out, ref := c.connectTarget("socks", t, ref)
+	defer g.release(out)
 	if ref != nil {
 		c.sendLast(socksReply(ref.reply))
 		return
-	}
-	if out != nil {
-		defer out.Close()
 	}
 	if _, err := io.WriteString(c.Conn, socksReply(0)); err == nil {
 		c.checkAndPipe(g, out)

@@ -14,12 +14,8 @@ import (
 
 // forwardTo connects a client to the one target of its listener.
 func (c *client) forwardTo(t Target) {
-	g, ref := c.life.admitTarget("forward", t)
-	var out *outboundConn
-	if ref == nil {
-		defer g.releaseSlot()
-		out, ref = c.dialGranted(g)
-	}
+	g, out, ref := c.connectTarget("forward", t, nil)
+	defer g.release(out)
 	if ref != nil {
 		c.setRequestDeadline()
 		first := make([]byte, 1)
@@ -27,10 +23,21 @@ func (c *client) forwardTo(t Target) {
 		c.explainRefusal(first[:n], ref)
 		return
 	}
-	if out != nil {
-		defer out.Close()
-	}
 	c.checkAndPipe(g, out)
+}
+
+// connectTarget admits a target and connects to it, unless ref already refuses it. The caller must release the grant
+// and the connection, even after a refusal.
+func (c *client) connectTarget(via string, t Target, ref *Refusal) (*grant, *outboundConn, *Refusal) {
+	if ref != nil {
+		return nil, nil, ref
+	}
+	g, ref := c.life.admitTarget(via, t)
+	if ref != nil {
+		return nil, nil, ref
+	}
+	out, ref := c.dialGranted(g)
+	return g, out, ref
 }
 
 // dialGranted connects to a granted target. If TLS is opened there, it returns neither a connection nor a refusal: the
@@ -69,8 +76,8 @@ func (c *client) checkAndPipe(g *grant, out *outboundConn) {
 	c.pipeBoth(g, out, raw)
 }
 
-// checkHello refuses a connection that does not begin with a ClientHello, or whose ClientHello hides its target or names
-// another one.
+// checkHello refuses a connection that does not begin with a ClientHello, or whose ClientHello hides its target or
+// names another one.
 func (g *grant) checkHello(h hello, err error) *Refusal {
 	e, to := g.entry, "egress to "+g.target.String()
 	named, ref := Target{}, (*Refusal)(nil)
@@ -108,8 +115,8 @@ func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 // alert is a fatal TLS alert, access_denied.
 const alert = "\x15\x03\x03\x00\x02\x02\x31"
 
-// explainRefusal gives the reason to a client that believes it is already connected: as an alert if it speaks TLS, as an HTTP
-// response if it may speak HTTP.
+// explainRefusal gives the reason to a client that believes it is already connected: as an alert if it speaks TLS, as
+// an HTTP response if it may speak HTTP.
 func (c *client) explainRefusal(begin []byte, ref *Refusal) {
 	switch {
 	case len(begin) > 0 && begin[0] == recordHandshake:
@@ -151,7 +158,8 @@ func (t *tunnel) idleTime() time.Duration {
 	return time.Duration(time.Now().UnixNano() - t.last.Load())
 }
 
-// copyDirection copies one direction. It passes an end of file on, and the other direction continues. Any other end closes both.
+// copyDirection copies one direction. It passes an end of file on, and the other direction continues. Any other end
+// closes both.
 func (t *tunnel) copyDirection(dst, src net.Conn, count *atomic.Int64) {
 	var buf []byte
 	if _, ok := dst.(*net.TCPConn); !ok {
@@ -184,8 +192,8 @@ func (t *tunnel) copyDirection(dst, src net.Conn, count *atomic.Int64) {
 	}
 }
 
-// copyChunk copies up to n bytes: in the kernel (splice) if dst is TCP, otherwise through a buffer. The read deadline is
-// short, so that slow traffic is counted in time. If the write deadline expires, the tunnel must end: data that was
+// copyChunk copies up to n bytes: in the kernel (splice) if dst is TCP, otherwise through a buffer. The read deadline
+// is short, so that slow traffic is counted in time. If the write deadline expires, the tunnel must end: data that was
 // read would be lost.
 func (t *tunnel) copyChunk(dst, src net.Conn, n int64, buf []byte) (int64, error) {
 	now := time.Now()

@@ -28,8 +28,8 @@ type outlet struct {
 	name   string // name that must resolve to the address; "" if not needed
 }
 
-// planOutlets returns the sockets on which a cage listens for these entries: the proxy first, then one for each name, with
-// its own address and the port of the entry. If an entry is a loopback IPv4 address, its socket has that address.
+// planOutlets returns the sockets on which a cage listens for these entries: the proxy first, then one for each name,
+// with its own address and the port of the entry. If an entry is a loopback IPv4 address, its socket has that address.
 func planOutlets(list *Allowlist) ([]outlet, error) {
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	var all []outlet

@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,11 +27,7 @@ type desktop struct {
 }
 
 func newDesktop(c Config) *desktop {
-	d := &desktop{c.Path, c.Bus, c.Patience}
-	if d.path == "" {
-		d.path = programs
-	}
-	return d
+	return &desktop{cmp.Or(c.Path, programs), c.Bus, c.Patience}
 }
 
 // missingReason returns why nothing can be shown, or "".
@@ -58,9 +55,9 @@ func (d *desktop) findNotifySend() (program, bus string, err error) {
 	return program, bus, err
 }
 
-// busAddress returns the address of the session bus. The environment comes from the process that made the gateway's first
-// call, so only a Unix socket is accepted from it: an address can name a program to start, for example with "unixexec"
-// (D-Bus specification).
+// busAddress returns the address of the session bus. The environment comes from the process that made the gateway's
+// first call, so only a Unix socket is accepted from it: an address can name a program to start, for example with
+// "unixexec" (D-Bus specification).
 func (d *desktop) busAddress() (string, error) {
 	for _, a := range []string{d.bus, os.Getenv("DBUS_SESSION_BUS_ADDRESS")} {
 		if strings.HasPrefix(a, "unix:") && !strings.Contains(a, ";") {
@@ -102,7 +99,8 @@ func (h *headWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// sendMessage shows m. The program does not get the gateway's environment. Its time limit is that of one webhook attempt.
+// sendMessage shows m. The program does not get the gateway's environment. Its time limit is that of one webhook
+// attempt.
 func (d *desktop) sendMessage(ctx context.Context, m Message) (string, error) {
 	program, bus, err := d.findNotifySend()
 	if err != nil {

@@ -38,9 +38,9 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -120,9 +120,7 @@ func New(c Config) *Sender {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Pauses == nil {
 		c.Pauses = []time.Duration{time.Second, 5 * time.Second}
 	}
@@ -162,8 +160,8 @@ func (s *Sender) Tell(kind string, q bailey.Question, reason string) {
 	}
 }
 
-// pushMessage adds a message. If the queue is full, it drops the oldest message about a settled question, or else the oldest
-// message.
+// pushMessage adds a message. If the queue is full, it drops the oldest message about a settled question, or else the
+// oldest message.
 func (w *deliveryQueue) pushMessage(m Message) {
 	w.mu.Lock()
 	if len(w.list) == MaxWaiting {
@@ -283,18 +281,10 @@ func (s *Sender) Try(ctx context.Context) []Result {
 		said, err := w.send(ctx, now, testMessage(s.c.Now()), 1)
 		r := Result{Way: w.name, OK: err == nil, Said: said}
 		if err != nil {
-			r.Said, r.Hint = plainLine(err.Error(), maxReason), hintOf(err)
+			r.Said, r.Hint = plainLine(err.Error(), maxReason), bailey.HintOf(err)
 		}
 		w.recordResult(err, s.c.Now())
 		list = append(list, r)
 	}
 	return list
-}
-
-func hintOf(err error) string {
-	var e *bailey.Error
-	if errors.As(err, &e) {
-		return e.Hint
-	}
-	return ""
 }

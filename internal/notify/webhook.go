@@ -171,8 +171,8 @@ func Where(target string) string {
 	return plainLine((&url.URL{Scheme: u.Scheme, Host: u.Host}).String(), maxName)
 }
 
-// metadataAddrs returns the addresses of cloud services that give credentials to any process on this machine, except those
-// with link-local addresses: Amazon's and Google's over IPv6, Alibaba's, Azure's, Oracle's.
+// metadataAddrs returns the addresses of cloud services that give credentials to any process on this machine, except
+// those with link-local addresses: Amazon's and Google's over IPv6, Alibaba's, Azure's, Oracle's.
 func metadataAddrs() []netip.Addr {
 	return []netip.Addr{
 		netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"),

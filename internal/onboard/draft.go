@@ -95,8 +95,8 @@ func (d *drafter) leftOutReason() string {
 
 var unsafeName = lazyRegexp(`[^a-z0-9]+`)
 
-// safeName returns s in lower case, with only letters, digits and the separator by. It begins with a letter and has at most
-// 60 characters.
+// safeName returns s in lower case, with only letters, digits and the separator by. It begins with a letter and has at
+// most 60 characters.
 func safeName(s, or, by string) string {
 	s = strings.Trim(unsafeName().ReplaceAllString(strings.ToLower(s), by), by)
 	if s == "" || s[0] < 'a' {
@@ -136,7 +136,7 @@ func (d *drafter) draftCapability(b *strings.Builder, t *Tree) {
 	joins, dashes := d.argumentStyle(t)
 	c.joins = joins
 	why := t.Help.Unclear
-	if n := len(t.Words); n > 0 && slices.Contains(executingVerbs, t.Words[n-1]) {
+	if n := len(t.Words); n > 0 && slices.Contains(vocabulary().executing, t.Words[n-1]) {
 		why = "by its name it runs programs, or keeps a person at a prompt"
 	}
 	for _, o := range t.Help.Options {
@@ -174,8 +174,8 @@ type input struct {
 	list, required           bool
 }
 
-// addOption makes an input of an option, or leaves it out. It returns a reason if the command requires an option that is
-// left out.
+// addOption makes an input of an option, or leaves it out. It returns a reason if the command requires an option that
+// is left out.
 func (c *capability) addOption(o Option, room int) (why string) {
 	name := o.longName()
 	bare := strings.TrimLeft(name, "-")

@@ -132,7 +132,7 @@ func FuzzRead(f *testing.F) {
 				}
 			}
 			for _, c := range o.Choices {
-				if !choiceWord().MatchString(c) {
+				if !commandName().MatchString(c) {
 					t.Fatalf("choice %q", c)
 				}
 			}

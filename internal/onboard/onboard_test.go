@@ -98,7 +98,7 @@ func TestCautious(t *testing.T) {
 		}
 		for _, c := range p.Capabilities {
 			verb := string(c.ID[strings.LastIndexAny(string(c.ID), ".-")+1:])
-			if c.SideEffect == pack.ReadOnly && !slices.Contains(readingVerbs, verb) {
+			if c.SideEffect == pack.ReadOnly && !slices.Contains(vocabulary().reading, verb) {
 				t.Errorf("%s looks only, by which word?", c.ID)
 			}
 			if c.SideEffect != pack.ReadOnly && (c.SideEffect != pack.Mutating || c.Risk != pack.High || c.Reversibility != pack.Irreversible) {

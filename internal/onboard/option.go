@@ -35,8 +35,8 @@ func (r *reader) readOptionLine(l string) {
 	r.openEntry(l, &r.help.Options[len(r.help.Options)-1].Summary, column)
 }
 
-// descriptionStart returns the index at which the description begins: after two spaces, or after the colon of knack. Without a
-// description it returns 0.
+// descriptionStart returns the index at which the description begins: after two spaces, or after the colon of knack.
+// Without a description it returns 0.
 func descriptionStart(s string) int {
 	if i := strings.Index(s, "  "); i > 0 {
 		// Two spaces may also separate the short name from the long one.
@@ -125,7 +125,7 @@ func (o *Option) extractChoices() {
 func parseChoices(list, by string) []string {
 	var all []string
 	for _, c := range strings.FieldsFunc(list, func(c rune) bool { return strings.ContainsRune(by, c) || c == ' ' }) {
-		if !choiceWord().MatchString(c) || len(all) == maxChoices {
+		if !commandName().MatchString(c) || len(all) == maxChoices {
 			return nil
 		}
 		if !slices.Contains(all, c) {
@@ -153,8 +153,8 @@ func cutValue(word string) (name, value string) {
 	return word[:i], value
 }
 
-// valueFromDefault names the value of an option by its default, as kubectl lists it. If the default is true or false, the
-// option takes no value.
+// valueFromDefault names the value of an option by its default, as kubectl lists it. If the default is true or false,
+// the option takes no value.
 func valueFromDefault(def string) string {
 	switch {
 	case def == "true" || def == "false":

@@ -47,7 +47,6 @@ func lazyRegexp(pattern string) func() *regexp.Regexp {
 var (
 	commandName = lazyRegexp(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$`)
 	optionName  = lazyRegexp(`^(-[A-Za-z0-9?@#]|--?[A-Za-z0-9][A-Za-z0-9._-]{0,63})$`)
-	choiceWord  = lazyRegexp(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$`)
 	inUsage     = lazyRegexp(`(?i)^\s*usage(:|$)`)
 	otherUsage  = lazyRegexp(`(?i)^\s*or:?\s+`)
 	optionLine  = lazyRegexp(`^\s*-{1,2}[A-Za-z0-9?@#\[]`)
@@ -198,7 +197,8 @@ func (r *reader) addCommand(name, summary, l string) {
 	r.openEntry(l, &r.help.Commands[len(r.help.Commands)-1].Summary, column)
 }
 
-// readOperandLine parses a line of a list of operands. argparse also lists subcommands there, below their names in braces.
+// readOperandLine parses a line of a list of operands. argparse also lists subcommands there, below their names in
+// braces.
 func (r *reader) readOperandLine(l, trimmed string) {
 	in := lineIndent(l)
 	switch set := bracesLine().FindStringSubmatch(l); {
@@ -237,8 +237,8 @@ func (r *reader) addOperand(o Operand, l, summary string) {
 	r.openEntry(l, &r.listed[len(r.listed)-1].Summary, column)
 }
 
-// cleanLines splits a text into lines without hidden content: it removes terminal sequences, overstriking (as nroff writes
-// bold) and invisible characters, and expands tabs.
+// cleanLines splits a text into lines without hidden content: it removes terminal sequences, overstriking (as nroff
+// writes bold) and invisible characters, and expands tabs.
 func cleanLines(text string) []string {
 	text = text[:min(len(text), MaxText)]
 	var lines []string

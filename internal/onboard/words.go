@@ -1,70 +1,52 @@
 package onboard
 
 import (
+	_ "embed"
 	"slices"
 	"strings"
+	"sync"
 )
 
-// readingVerbs lists the verbs that only read, as far as a name can tell.
-var readingVerbs = []string{"cat", "describe", "diff", "get", "grep", "history", "info", "inspect", "list", "log",
-	"logs", "ls", "ps",
-	"search", "show", "stat", "stats", "status", "tree", "version", "view", "which", "whoami"}
-
-// actingWords lists words in a summary or in an option that indicate more than reading.
-var actingWords = []string{"add", "adds", "append", "apply", "attach", "change", "clear", "clone", "commit",
-	"configure", "copy", "create", "creates",
-	"delete", "deletes", "deploy", "destroy", "disable", "download", "downloads", "edit", "edits", "enable", "execute",
-	"executed", "executes", "fetch",
-	"fix", "import", "install", "installs", "kill", "launch", "merge", "modify", "move", "overwrite", "overwrites",
-	"prune", "publish", "pull", "push", "remove",
-	"removes", "rename", "replace", "replaces", "reset", "restart", "rewrite", "save", "saves", "send", "sends", "set",
-	"sets", "start", "stop",
-	"store", "submit", "uninstall", "unlink", "update", "updates", "upgrade", "upload", "write", "writes", "written"}
-
-// changingWords lists those that indicate it in any position. The others may be nouns if they are not the first word.
-var changingWords = []string{"delete", "deletes", "destroy", "execute", "executes", "install", "installs", "kill",
-	"overwrite", "overwrites", "remove",
-	"removes", "uninstall", "upload", "write", "writes"}
-
-// executingVerbs lists the verbs of commands that run programs, or that keep a person at a prompt.
-var executingVerbs = []string{"attach", "console", "debug", "edit", "eval", "exec", "repl", "run", "sh", "shell", "ssh"}
+//go:embed words.txt
+var wordsText string
 
 // hazard is an effect of an option that a person must decide about.
 type hazard struct {
-	why    string
-	names  []string // words of its name; with = the whole name
-	values []string // names of its value
-	says   []string // words of its summary; only if it takes a value
+	why                 string
+	names, values, says []string
 }
 
-var hazards = []hazard{
-	{"runs programs", []string{"action", "browser", "cmd", "=code", "command", "editor", "eval", "exec", "execute", "ext", "classpath", "extcmd", "hook", "hooks", "=init",
-		"interpreter", "load", "loader", "module", "pager", "plugin", "plugins", "=pre", "preload", "preprocessor",
-		"prog", "program", "python", "=receive-pack", "require", "rsh", "=run", "script", "=sh", "shell", "textconv",
-		"=tool", "=upload-pack"},
-		[]string{"cmd", "command", "commands", "editor", "exec", "expr", "pager", "prog", "program", "script", "shell"},
-		[]string{"browser", "editor", "eval", "evaluate", "execute", "executes", "executed", "pager", "program", "run",
-			"script", "shell"}},
-	{"writes", []string{"append", "=archive", "backup", "dest", "destination", "=dump", "export", "inplace", "logfile", "out", "outdir", "outfile", "output", "=record",
-		"=report", "save", "tee", "to-file", "=trace", "write"},
-		[]string{"dest", "destination", "out", "outdir", "outfile", "output"},
-		[]string{"overwrite", "save", "saved", "store", "write", "writes", "written"}},
-	{"changes where it connects",
-		[]string{"addr", "address", "=api", "=cluster", "connect", "connection", "=context", "dns", "endpoint", "host",
-			"hostname", "=index",
-			"=interface", "mirror", "port", "proxy", "registry", "remote", "resolve", "server", "sock", "socket", "uri",
-			"url"},
-		[]string{"addr", "address", "host", "hostname", "proxy", "server", "socket", "uri", "url"},
-		[]string{"proxy", "server", "url"}},
-	{"holds settings", []string{"conf", "config", "configuration", "define", "env", "environment", "kubeconfig", "profile", "rcfile", "setting", "settings"},
-		[]string{"assignment", "config", "key=value", "name=value", "var=value"}, []string{"config", "configuration"}},
-	{"takes a secret", []string{"auth", "cert", "credential", "credentials", "identity", "key", "login", "passphrase", "password", "passwd", "secret", "token", "=user"},
-		[]string{"credentials", "passphrase", "password", "secret", "token", "user:password"},
-		[]string{"credentials", "password", "secret"}},
-	{"loosens a check", []string{"force", "insecure", "privileged", "trust", "unsafe", "yes", "no-verify", "no-check", "skip-verify", "no-confirm", "noconfirm"}, nil, nil},
-	{"waits for a person, or for ever", []string{"follow", "interactive", "prompt", "tty", "wait", "watch", "web"}, nil,
-		nil},
+// wordLists is words.txt.
+type wordLists struct {
+	reading, acting, changing, executing, form, executed, integer, number, path []string
+	hazards                                                                     []hazard
 }
+
+var vocabulary = sync.OnceValue(func() *wordLists {
+	w := &wordLists{}
+	lists := map[string]*[]string{"reading": &w.reading, "acting": &w.acting, "changing": &w.changing,
+		"executing": &w.executing, "form": &w.form, "executed": &w.executed, "integer": &w.integer, "number": &w.number,
+		"path": &w.path}
+	var list *[]string
+	for line := range strings.Lines(wordsText) {
+		words := strings.Fields(line)
+		why, isHazard := strings.CutPrefix(strings.TrimSpace(line), "hazard ")
+		switch {
+		case len(words) == 0 || words[0] == "#":
+		case isHazard:
+			w.hazards, list = append(w.hazards, hazard{why: why}), nil
+		case line[0] != ' ':
+			list = lists[words[0]]
+		case list != nil:
+			*list = append(*list, words...)
+		default:
+			h := &w.hazards[len(w.hazards)-1]
+			into := map[string]*[]string{"names": &h.names, "values": &h.values, "says": &h.says}[words[0]]
+			*into = append(*into, words[1:]...)
+		}
+	}
+	return w
+})
 
 // optionHazard returns why an option is left out, or "".
 func optionHazard(o Option, looks bool) string {
@@ -81,7 +63,7 @@ func optionHazard(o Option, looks bool) string {
 		return "writes"
 	}
 	said, value := wordsOf(o.Summary), strings.ToLower(o.Value)
-	for _, h := range hazards {
+	for _, h := range vocabulary().hazards {
 		switch {
 		case sharesWord(h.names, names) && !onlyForm(names):
 			return h.why
@@ -94,7 +76,7 @@ func optionHazard(o Option, looks bool) string {
 		}
 	}
 	if looks && !strings.HasPrefix(o.longName(), "--no-") &&
-		(sharesWord(actingWords, names) || o.Value == "" && sharesWord(actingWords, said)) {
+		(sharesWord(vocabulary().acting, names) || o.Value == "" && sharesWord(vocabulary().acting, said)) {
 		return "may do more than look"
 	}
 	return ""
@@ -102,7 +84,7 @@ func optionHazard(o Option, looks bool) string {
 
 // onlyForm reports names such as --output-format, which specify a form and not a destination.
 func onlyForm(names []string) bool {
-	return sharesWord(names, []string{"format", "style", "width", "encoding", "color", "level"})
+	return sharesWord(names, vocabulary().form)
 }
 
 func sharesWord(a, b []string) bool {
@@ -114,8 +96,8 @@ func wordsOf(s string) []string {
 	return strings.FieldsFunc(strings.ToLower(s), func(c rune) bool { return (c < 'a' || c > 'z') && c != '-' })
 }
 
-// isReadOnlyCommand reports whether a command only reads: its last word is such a verb, or begins with list- or describe-, and its
-// summaries do not contradict that. Names can be wrong, so a person must check.
+// isReadOnlyCommand reports whether a command only reads: its last word is such a verb, or begins with list- or
+// describe-, and its summaries do not contradict that. Names can be wrong, so a person must check.
 func isReadOnlyCommand(tool string, t *Tree) bool {
 	verb := tool
 	if n := len(t.Words); n > 0 {
@@ -123,12 +105,12 @@ func isReadOnlyCommand(tool string, t *Tree) bool {
 	}
 	verb = strings.ToLower(verb)
 	first, _, compound := strings.Cut(verb, "-")
-	if !slices.Contains(readingVerbs, verb) && !(compound && (first == "list" || first == "describe")) {
+	if !slices.Contains(vocabulary().reading, verb) && !(compound && (first == "list" || first == "describe")) {
 		return false
 	}
 	for _, s := range []string{t.Summary, t.Help.Summary} {
-		if words := wordsOf(s); sharesWord(changingWords, words) || len(words) > 0 &&
-			slices.Contains(actingWords, words[0]) {
+		if words := wordsOf(s); sharesWord(vocabulary().changing, words) || len(words) > 0 &&
+			slices.Contains(vocabulary().acting, words[0]) {
 			return false
 		}
 	}
@@ -137,28 +119,25 @@ func isReadOnlyCommand(tool string, t *Tree) bool {
 
 // isExecuted reports whether the tool would execute this operand.
 func (o Operand) isExecuted() bool {
-	return slices.Contains([]string{"arg", "args", "cmd", "code", "command", "commands", "exec", "program", "script",
-		"shell"}, strings.ToLower(o.Name))
+	return slices.Contains(vocabulary().executed, strings.ToLower(o.Name))
 }
 
 // valueType returns the type of a value, derived from its name in the help.
 func valueType(value string) (typ, format string) {
 	v := strings.ToLower(strings.Trim(value, "<>[]."))
 	last := v[strings.LastIndexAny(v, "-_ ")+1:]
-	has := func(words ...string) bool { return slices.Contains(words, v) || slices.Contains(words, last) }
+	has := func(words []string) bool { return slices.Contains(words, v) || slices.Contains(words, last) }
 	switch {
 	case strings.ContainsAny(v, ":=,|"): // more than a path or a number
 		return "string", ""
 	case strings.HasPrefix(v, "integer"),
-		has("int", "int32", "int64", "uint", "uint16", "uint32", "uint64", "n", "num", "count", "depth", "lines",
-			"columns", "secs", "seconds", "jobs"):
+		has(vocabulary().integer):
 		return "integer", ""
-	case has("float", "float32", "float64", "number"):
+	case has(vocabulary().number):
 		return "number", ""
-	case has("file", "files", "filename", "filenames", "path", "paths", "dir", "directory", "directories", "folder",
-		"infile", "src", "source") || strings.HasSuffix(v, "file"):
+	case has(vocabulary().path) || strings.HasSuffix(v, "file"):
 		return "string", "path"
-	case has("url"):
+	case v == "url" || last == "url":
 		return "string", "url"
 	}
 	return "string", ""

@@ -84,7 +84,7 @@ func newAction(in Action) (*action, error) {
 	if !packForm().MatchString(in.Pack) || len(in.Pack) > maxName {
 		return nil, fmt.Errorf("%s: %q is no pack name", in.ID, in.Pack)
 	}
-	a := &action{Action: in, uid: actionUID(string(in.ID)), groups: []string{packGroup + in.Pack}}
+	a := &action{Action: in, uid: ActionUID(string(in.ID)), groups: []string{packGroup + in.Pack}}
 	for _, c := range actionClasses() {
 		v := c.of(in)
 		if !slices.Contains(c.values, v) {
@@ -102,13 +102,13 @@ func newAction(in Action) (*action, error) {
 	a.sig = a.input.typeSignature()
 	a.wider = []cedar.EntityUID{a.uid}
 	for _, g := range a.groups {
-		a.wider = append(a.wider, actionUID(g))
+		a.wider = append(a.wider, ActionUID(g))
 	}
 	a.entity = cedar.Entity{UID: a.uid, Parents: cedar.NewEntityUIDSet(a.wider[1:]...)}
 	return a, nil
 }
 
-func actionUID(id string) cedar.EntityUID { return cedar.NewEntityUID("Action", cedar.String(id)) }
+func ActionUID(id string) cedar.EntityUID { return cedar.NewEntityUID("Action", cedar.String(id)) }
 
 // Wrap is the action of starting an agent in the agent jail. No manifest has it, so no agent can call it; an operator
 // asks.

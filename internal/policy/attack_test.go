@@ -221,8 +221,8 @@ func TestAttackSwap(t *testing.T) {
 	if after.Asks[0].Role != "sre" || after.Policy != before.Policy || after.Policy != e.Digest() {
 		t.Errorf("%+v", after)
 	}
-	if x := e.Explain(push("ref", "main")); !strings.Contains(x.Rules[0].Text, `"main"`) {
-		t.Errorf("%q", x.Rules[0].Text)
+	if text := e.Rule("main-needs-human").Text; !strings.Contains(text, `"main"`) {
+		t.Errorf("%q", text)
 	}
 	other := load(t, permitPush+"\n"+askMain)
 	if d := other.Decide(push("ref", "main")); d.Policy == after.Policy {

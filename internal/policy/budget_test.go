@@ -100,7 +100,7 @@ func FuzzBudgets(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		list, err := e.Budgets(Source{"b.yaml", []byte(text)})
 		if err != nil {
-			if len(list) != 0 || !strings.HasPrefix(err.Error(), "b.yaml") || strings.ContainsFunc(err.Error(), isHiddenRune) {
+			if len(list) != 0 || !strings.HasPrefix(err.Error(), "b.yaml") || strings.ContainsFunc(err.Error(), IsHiddenRune) {
 				t.Fatalf("%+v, %q", list, err)
 			}
 			return

@@ -13,7 +13,7 @@ import (
 )
 
 // checkRule checks one rule against the model.
-func (f *findings) checkRule(m *model, r *rule) {
+func (f *findings) checkRule(m *model, r *LoadedRule) {
 	if words := append(checkApprovalUse(r), checkPortability(r)...); len(words) > 0 {
 		for _, w := range words {
 			f.addForRule(r, w)
@@ -21,21 +21,21 @@ func (f *findings) checkRule(m *model, r *rule) {
 		return // the validator below is safe only for rules without these findings
 	}
 	f.checkEntities(r)
-	scope := m.actionsInScope(r.ast.Action)
-	uids, looks, reads := inspectConditions(r.ast)
+	scope := m.actionsInScope(r.AST.Action)
+	uids, looks, reads := inspectConditions(r.AST)
 	if !looks {
 		scope = distinctActions(scope, reads)
 	}
-	v := m.validatorFor(scope, append(uids, scopeUIDs(r.ast.Action)...))
-	if len(scope) == 0 && isGroupScope(r.ast.Action) {
-		bare, err := m.emptyGroupValidator(append(uids, scopeUIDs(r.ast.Action)...))
+	v := m.validatorFor(scope, append(uids, scopeUIDs(r.AST.Action)...))
+	if len(scope) == 0 && isGroupScope(r.AST.Action) {
+		bare, err := m.emptyGroupValidator(append(uids, scopeUIDs(r.AST.Action)...))
 		if err != nil {
 			f.addForRule(r, err.Error())
 			return
 		}
 		v = bare
 	}
-	if err := v.Policy("", r.ast); err != nil {
+	if err := v.Policy("", r.AST); err != nil {
 		seen := map[string]bool{}
 		for _, e := range flattenErrors(err) {
 			if w := addAdvice(e.Error()); !seen[w] {
@@ -46,7 +46,7 @@ func (f *findings) checkRule(m *model, r *rule) {
 		return
 	}
 	// A rule that reads the action may be meant for actions that do not exist yet.
-	if len(scope) > 0 && !looks && isNeverTrue(v, r.ast) {
+	if len(scope) > 0 && !looks && isNeverTrue(v, r.AST) {
 		f.addForRule(r, "its condition is false for every call: is a name misspelled?")
 	}
 }
@@ -59,21 +59,21 @@ func addAdvice(words string) string {
 	return words
 }
 
-// checkApprovalUse allows context.approvals only as a conjunct of an unless clause of an asking rule, with that rule's own id.
-// So a grant can lift the rule that asked for it and has no other effect. monotone also refuses `is … in`, because
-// Cedar's validator answers it with errors that double at each level.
-func checkApprovalUse(r *rule) (bad []string) {
+// checkApprovalUse allows context.approvals only as a conjunct of an unless clause of an asking rule, with that rule's
+// own id. So a grant can lift the rule that asked for it and has no other effect. monotone also refuses `is … in`,
+// because Cedar's validator answers it with errors that double at each level.
+func checkApprovalUse(r *LoadedRule) (bad []string) {
 	own := 0
-	for _, c := range r.ast.Conditions {
-		for _, n := range splitConjuncts(c.Body) {
-			if c.Condition == ast.ConditionUnless && r.asks && isGrant(n, string(r.ID)) {
+	for _, c := range r.AST.Conditions {
+		for _, n := range SplitConjuncts(c.Body) {
+			if c.Condition == ast.ConditionUnless && r.Asks && isGrant(n, string(r.ID)) {
 				own++
 				continue
 			}
 			bad = append(bad, findContextMisuse(n)...)
 		}
 	}
-	if r.asks && own == 0 && len(bad) == 0 {
+	if r.Asks && own == 0 && len(bad) == 0 {
 		bad = append(bad, fmt.Sprintf("asks but no grant lifts it: add unless { context.approvals.contains(%q) }", r.ID))
 	}
 	return bad
@@ -83,9 +83,9 @@ func findContextMisuse(n ast.IsNode) (bad []string) {
 	ast.Inspect(ast.NewNode(n), func(n ast.IsNode) bool {
 		switch n := n.(type) {
 		case ast.NodeTypeAccess:
-			return !isContext(n.Arg) || addFinding(&bad, n.Value == "approvals", approvalsForm)
+			return !IsContext(n.Arg) || addFinding(&bad, n.Value == "approvals", approvalsForm)
 		case ast.NodeTypeHas:
-			return !isContext(n.Arg) || addFinding(&bad, n.Value == "approvals", approvalsForm)
+			return !IsContext(n.Arg) || addFinding(&bad, n.Value == "approvals", approvalsForm)
 		case ast.NodeTypeVariable:
 			return addFinding(&bad, n.Name == "context",
 				"context stands alone: name the attribute that is meant, as in context.cage")
@@ -99,8 +99,8 @@ func findContextMisuse(n ast.IsNode) (bad []string) {
 
 const approvalsForm = `context.approvals may only stand in an asking rule, as unless { context.approvals.contains("its-own-id") }`
 
-// addFinding adds words to the list if bad is set. It returns false, so that the caller does not inspect the children of the
-// node.
+// addFinding adds words to the list if bad is set. It returns false, so that the caller does not inspect the children
+// of the node.
 func addFinding(list *[]string, bad bool, words string) bool {
 	if bad {
 		*list = append(*list, words)
@@ -108,7 +108,7 @@ func addFinding(list *[]string, bad bool, words string) bool {
 	return false
 }
 
-func isContext(n ast.IsNode) bool { return isVariable(n, "context") }
+func IsContext(n ast.IsNode) bool { return isVariable(n, "context") }
 
 func isVariable(n ast.IsNode, name cedar.String) bool {
 	v, ok := n.(ast.NodeTypeVariable)
@@ -123,13 +123,13 @@ func isGrant(n ast.IsNode, id string) bool {
 	}
 	set, ok := c.Left.(ast.NodeTypeAccess)
 	v, lit := c.Right.(ast.NodeValue)
-	return ok && lit && set.Value == "approvals" && isContext(set.Arg) && v.Value == cedar.String(id)
+	return ok && lit && set.Value == "approvals" && IsContext(set.Arg) && v.Value == cedar.String(id)
 }
 
-// splitConjuncts splits a && b && c.
-func splitConjuncts(n ast.IsNode) []ast.IsNode {
+// SplitConjuncts splits a && b && c.
+func SplitConjuncts(n ast.IsNode) []ast.IsNode {
 	if and, ok := n.(ast.NodeTypeAnd); ok {
-		return append(splitConjuncts(and.Left), splitConjuncts(and.Right)...)
+		return append(SplitConjuncts(and.Left), SplitConjuncts(and.Right)...)
 	}
 	return []ast.IsNode{n}
 }
@@ -147,8 +147,8 @@ func scopeUIDs(s ast.IsActionScopeNode) []cedar.EntityUID {
 	return nil
 }
 
-// inspectConditions returns the actions and groups that a rule's conditions name, and whether the conditions read the action
-// and the input.
+// inspectConditions returns the actions and groups that a rule's conditions name, and whether the conditions read the
+// action and the input.
 func inspectConditions(p *ast.Policy) (uids []cedar.EntityUID, looks, reads bool) {
 	for _, c := range p.Conditions {
 		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
@@ -168,9 +168,9 @@ func inspectConditions(p *ast.Policy) (uids []cedar.EntityUID, looks, reads bool
 	return uids, looks, reads
 }
 
-// distinctActions keeps one of the actions that a rule cannot distinguish, because their checks would have the same result. A
-// rule that does not read the action cannot distinguish actions whose inputs have the same type. If it does not read
-// the input either, it distinguishes none.
+// distinctActions keeps one of the actions that a rule cannot distinguish, because their checks would have the same
+// result. A rule that does not read the action cannot distinguish actions whose inputs have the same type. If it does
+// not read the input either, it distinguishes none.
 func distinctActions(scope []*action, reads bool) (out []*action) {
 	seen := map[string]bool{}
 	for _, a := range scope {
@@ -195,9 +195,9 @@ func isGroupScope(s ast.IsActionScopeNode) bool {
 	return false
 }
 
-// isNeverTrue reports whether a valid rule has a condition that is false for every call it covers. The validator does not
-// report this directly. But if the left side of && is always false, the validator stops there and accepts an ill-typed
-// right side.
+// isNeverTrue reports whether a valid rule has a condition that is false for every call it covers. The validator does
+// not report this directly. But if the left side of && is always false, the validator stops there and accepts an
+// ill-typed right side.
 func isNeverTrue(v *validate.Validator, p *ast.Policy) bool {
 	if len(p.Conditions) == 0 {
 		return false
@@ -229,10 +229,10 @@ func flattenErrors(err error) []error {
 // maxUnary is the number of consecutive '!' or '-' that Cedar's reference implementation accepts.
 const maxUnary = 4
 
-// checkPortability refuses constructs that the library accepts but Cedar's reference implementation refuses: a rule that loads
-// here must mean the same everywhere. test/cedar searches for such differences.
-func checkPortability(r *rule) (bad []string) {
-	for _, c := range r.ast.Conditions {
+// checkPortability refuses constructs that the library accepts but Cedar's reference implementation refuses: a rule
+// that loads here must mean the same everywhere. test/cedar searches for such differences.
+func checkPortability(r *LoadedRule) (bad []string) {
+	for _, c := range r.AST.Conditions {
 		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
 			switch n := n.(type) {
 			case ast.NodeTypeNot, ast.NodeTypeNegate:
@@ -322,7 +322,8 @@ func targetID(t bailey.Target) string {
 	return t.Kind + ":" + t.Name
 }
 
-// isValidTarget reports whether a target is valid. A kind that contains a colon would be read as another kind with a name.
+// isValidTarget reports whether a target is valid. A kind that contains a colon would be read as another kind with a
+// name.
 func isValidTarget(t bailey.Target) bool {
 	parsed, ok := parseTarget(targetID(t))
 	return ok && parsed == t
@@ -330,10 +331,10 @@ func isValidTarget(t bailey.Target) bool {
 
 // checkEntities reports impossible targets and agents without a name, in scopes and conditions. A rule about them never
 // applies.
-func (f *findings) checkEntities(r *rule) {
-	f.checkEntity(r, scopeEntity(r.ast.Principal))
-	f.checkEntity(r, scopeEntity(r.ast.Resource))
-	for _, c := range r.ast.Conditions {
+func (f *findings) checkEntities(r *LoadedRule) {
+	f.checkEntity(r, scopeEntity(r.AST.Principal))
+	f.checkEntity(r, scopeEntity(r.AST.Resource))
+	for _, c := range r.AST.Conditions {
 		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
 			switch n := n.(type) {
 			case ast.NodeValue:
@@ -349,7 +350,7 @@ func (f *findings) checkEntities(r *rule) {
 	}
 }
 
-func (f *findings) checkEntity(r *rule, uid cedar.EntityUID) {
+func (f *findings) checkEntity(r *LoadedRule, uid cedar.EntityUID) {
 	switch _, ok := parseTarget(string(uid.ID)); {
 	case uid.Type == "Target" && !ok:
 		f.addForRule(r, fmt.Sprintf("no call has the target %s: %s", uid, targetForms))
@@ -359,7 +360,7 @@ func (f *findings) checkEntity(r *rule, uid cedar.EntityUID) {
 }
 
 // checkTargetKind reports a comparison resource.kind == "…" with an unknown kind.
-func (f *findings) checkTargetKind(r *rule, left, right ast.IsNode) {
+func (f *findings) checkTargetKind(r *LoadedRule, left, right ast.IsNode) {
 	a, attr := left.(ast.NodeTypeAccess)
 	v, lit := right.(ast.NodeValue)
 	if !attr || !lit || a.Value != "kind" || !isVariable(a.Arg, "resource") {

@@ -13,31 +13,22 @@ import (
 	"bailey"
 )
 
-// cause is the reason for a decision.
-type cause uint8
+// Cause is the reason for a decision.
+type Cause uint8
 
 const (
-	unknown    cause = iota // no such action
-	unfit                   // the request cannot be judged
-	broken                  // a rule could not be evaluated
-	unallowed               // no permit holds
-	forbidden               // a forbid holds that no grant lifts
-	unnamed                 // irreversible, and no permit that holds names the action
-	unreleased              // secrets would be restored, and no permit that holds reads context.restores
-	unreached               // the network would be reachable, and no permit that holds reads context.egress
-	unwaived                // the cage would be weaker, and no permit that holds reads context.waivers
-	asked
-	allowed
+	Unknown    Cause = iota // no such action
+	Unfit                   // the request cannot be judged
+	Broken                  // a rule could not be evaluated
+	Unallowed               // no permit holds
+	Forbidden               // a forbid holds that no grant lifts
+	Unnamed                 // irreversible, and no permit that holds names the action
+	Unreleased              // secrets would be restored, and no permit that holds reads context.restores
+	Unreached               // the network would be reachable, and no permit that holds reads context.egress
+	Unwaived                // the cage would be weaker, and no permit that holds reads context.waivers
+	Asked
+	Allowed
 )
-
-// verdict is a decision and its cause.
-type verdict struct {
-	bailey.Decision
-	cause cause
-	fault string        // Cedar's message about a broken rule
-	world *cedarRequest // nil for unknown and unfit
-	slice *ruleSlice
-}
 
 // Decide decides one request. It is pure: the same engine and request give the same decision.
 func (e *Engine) Decide(r bailey.Request) bailey.Decision {
@@ -46,28 +37,23 @@ func (e *Engine) Decide(r bailey.Request) bailey.Decision {
 	return d
 }
 
-// decideFullContext decides like Decide, but in a world with every attribute, so that the caller can inspect them.
-func (e *Engine) decideFullContext(r bailey.Request) verdict {
-	return e.decideWith(&r, contextAttributes())
-}
-
-func (e *Engine) decideWith(r *bailey.Request, reads []cedar.String) verdict {
+func (e *Engine) decideWith(r *bailey.Request, reads []cedar.String) Verdict {
 	s := e.slices[r.Capability]
 	if s == nil {
-		return verdict{Decision: bailey.Decision{
+		return Verdict{Decision: bailey.Decision{
 			Reason: fmt.Sprintf("no action is called %q", r.Capability),
 			Hint:   "`bailey capabilities list` shows those there are",
 		}}
 	}
 	w, err := newView(s.act, r, reads)
 	if err != nil {
-		return verdict{cause: unfit, slice: s, Decision: bailey.Decision{
+		return Verdict{Cause: Unfit, Decision: bailey.Decision{
 			Reason: fmt.Sprintf("policy cannot judge this call of %s: %v", s.act.ID, err),
 			Hint:   fmt.Sprintf("`bailey capabilities show %s` shows what it takes", s.act.ID),
 		}}
 	}
 	v := e.authorizeOrAsk(e.sliceRules(s), w, r.Approvals)
-	v.slice, v.world = s, w
+	v.Request = w
 	return v
 }
 
@@ -89,9 +75,9 @@ func (a ruleIterator) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 // sliceRules returns the rules of a slice.
 func (e *Engine) sliceRules(s *ruleSlice) cedar.PolicyIterator {
 	return ruleIterator(func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
-		for _, list := range [...][]*rule{s.own, e.common} {
+		for _, list := range [...][]*LoadedRule{s.own, e.common} {
 			for _, r := range list {
-				if !yield(cedar.PolicyID(r.ID), r.policy) {
+				if !yield(cedar.PolicyID(r.ID), r.Policy) {
 					return
 				}
 			}
@@ -99,15 +85,15 @@ func (e *Engine) sliceRules(s *ruleSlice) cedar.PolicyIterator {
 	})
 }
 
-// authorizeOrAsk decides with the existing grants. If asking rules refuse the call, it decides again with their grants added. No
-// other grants are added: no person would be asked for them, and a rule sees only its own grant.
-func (e *Engine) authorizeOrAsk(rules cedar.PolicyIterator, w *cedarRequest, grants []bailey.RuleID) verdict {
+// authorizeOrAsk decides with the existing grants. If asking rules refuse the call, it decides again with their grants
+// added. No other grants are added: no person would be asked for them, and a rule sees only its own grant.
+func (e *Engine) authorizeOrAsk(rules cedar.PolicyIterator, w *CedarRequest, grants []bailey.RuleID) Verdict {
 	first := e.authorizeOnce(rules, w)
 	var asks []bailey.Rule
 	ids := slices.Clone(grants)
-	if first.cause == forbidden {
+	if first.Cause == Forbidden {
 		for _, r := range first.Rules {
-			if e.rules[r.ID].asks {
+			if e.rules[r.ID].Asks {
 				asks = append(asks, r)
 				ids = append(ids, r.ID)
 			}
@@ -118,19 +104,19 @@ func (e *Engine) authorizeOrAsk(rules cedar.PolicyIterator, w *cedarRequest, gra
 	}
 	w.setGrants(ids)
 	second := e.authorizeOnce(rules, w)
-	if second.cause != allowed {
+	if second.Cause != Allowed {
 		return second
 	}
-	return verdict{cause: asked, Decision: bailey.Decision{
+	return Verdict{Cause: Asked, Decision: bailey.Decision{
 		Effect: bailey.Ask, Rules: asks, Asks: asks,
 		Reason: joinReasons(asks), Hint: "a person has to approve: " + describeApprovals(asks),
 	}}
 }
 
-// authorizeOnce evaluates the rules once. If any rule fails, it denies. Cedar itself would skip that rule, and a skipped forbid
-// would not forbid.
-func (e *Engine) authorizeOnce(rules cedar.PolicyIterator, w *cedarRequest) verdict {
-	ok, diag := cedar.Authorize(rules, w, w.req)
+// authorizeOnce evaluates the rules once. If any rule fails, it denies. Cedar itself would skip that rule, and a
+// skipped forbid would not forbid.
+func (e *Engine) authorizeOnce(rules cedar.PolicyIterator, w *CedarRequest) Verdict {
+	ok, diag := cedar.Authorize(rules, w, w.Request)
 	id := w.act.ID
 	if len(diag.Errors) > 0 {
 		return e.brokenRuleVerdict(diag.Errors, explainHint(id))
@@ -138,41 +124,41 @@ func (e *Engine) authorizeOnce(rules cedar.PolicyIterator, w *cedarRequest) verd
 	held := e.decidingRules(diag.Reasons)
 	switch {
 	case ok == cedar.Allow && w.act.isIrreversible() && !e.isActionNamed(held, w.act):
-		return verdict{cause: unnamed, Decision: bailey.Decision{
+		return Verdict{Cause: Unnamed, Decision: bailey.Decision{
 			Reason: fmt.Sprintf("%s cannot be undone, and no rule that allows it names it", id),
 			Hint:   fmt.Sprintf("it takes a permit with action == Action::%q", id),
 		}}
 	case ok == cedar.Allow && len(w.restores) > 0 && !e.isAttributeRead(held, "restores"):
 		what := strings.Join(w.restores, ", ")
-		return verdict{cause: unreleased, Decision: bailey.Decision{
+		return Verdict{Cause: Unreleased, Decision: bailey.Decision{
 			Reason: fmt.Sprintf("%s would be given back secrets (%s), and no rule that allows it looks at context.restores", id, what),
-			Hint:   "leave the token out, or ask for a rule such as " + permitHint(w.restores, "restores"),
+			Hint:   "leave the token out, or ask for a rule such as " + PermitHint(w.restores, "restores"),
 		}}
 	case ok == cedar.Allow && len(w.egress) > 0 && !e.isAttributeRead(held, "egress"):
-		return verdict{cause: unreached, Decision: bailey.Decision{
+		return Verdict{Cause: Unreached, Decision: bailey.Decision{
 			Reason: fmt.Sprintf("%s would reach %s, and no rule that allows it looks at context.egress", id,
 				joinFew(w.egress)),
-			Hint: "ask for a rule such as " + permitHint(w.egress, "egress"),
+			Hint: "ask for a rule such as " + PermitHint(w.egress, "egress"),
 		}}
 	case ok == cedar.Allow && len(w.waivers) > 0 && !e.isAttributeRead(held, "waivers"):
-		return verdict{cause: unwaived, Decision: bailey.Decision{
+		return Verdict{Cause: Unwaived, Decision: bailey.Decision{
 			Reason: fmt.Sprintf("%s %s, and no rule that allows it looks at context.waivers", id,
 				describeWaivers(w.waivers)),
-			Hint: "ask for a rule such as " + permitHint(w.waivers, "waivers"),
+			Hint: "ask for a rule such as " + PermitHint(w.waivers, "waivers"),
 		}}
 	case ok == cedar.Allow:
-		return verdict{cause: allowed,
+		return Verdict{Cause: Allowed,
 			Decision: bailey.Decision{Effect: bailey.Allow, Rules: held, Reason: joinReasons(held)}}
 	case len(held) == 0 && len(w.waivers) > 0: // a permit that does not read context.waivers would not suffice
-		return verdict{cause: unallowed, Decision: bailey.Decision{
+		return Verdict{Cause: Unallowed, Decision: bailey.Decision{
 			Reason: fmt.Sprintf("no rule allows %s, which %s", id, describeWaivers(w.waivers)),
-			Hint:   "it takes a rule such as " + permitHint(w.waivers, "waivers") + "; " + explainHint(id),
+			Hint:   "it takes a rule such as " + PermitHint(w.waivers, "waivers") + "; " + explainHint(id),
 		}}
 	case len(held) == 0:
-		return verdict{cause: unallowed,
+		return Verdict{Cause: Unallowed,
 			Decision: bailey.Decision{Reason: fmt.Sprintf("no rule allows %s", id), Hint: explainHint(id)}}
 	}
-	return verdict{cause: forbidden,
+	return Verdict{Cause: Forbidden,
 		Decision: bailey.Decision{Rules: held, Reason: joinReasons(held), Hint: explainHint(id)}}
 }
 
@@ -192,15 +178,15 @@ func explainHint(id bailey.CapabilityID) string {
 	return fmt.Sprintf("`bailey policy explain %s -i …`, or of the receipt, shows the rules", id)
 }
 
-func (e *Engine) brokenRuleVerdict(errs []cedar.DiagnosticError, hint string) verdict {
-	var v verdict
+func (e *Engine) brokenRuleVerdict(errs []cedar.DiagnosticError, hint string) Verdict {
+	var v Verdict
 	for _, d := range errs {
 		v.Rules = append(v.Rules, e.rules[bailey.RuleID(d.PolicyID)].Rule)
 	}
-	v.cause, v.Hint = broken, hint
+	v.Cause, v.Hint = Broken, hint
 	// The agent sees the reason, and Cedar's message may contain text of the rule.
 	v.Reason = fmt.Sprintf("rule %s cannot be evaluated for this call", v.Rules[0].ID)
-	v.fault = errs[0].Message
+	v.Fault = errs[0].Message
 	return v
 }
 
@@ -220,8 +206,8 @@ func (e *Engine) isActionNamed(held []bailey.Rule, a *action) bool {
 	return slices.ContainsFunc(held, func(r bailey.Rule) bool { return e.rules[r.ID].namesAction(a.uid) })
 }
 
-// isAttributeRead reports whether one of the permits reads an attribute (restores, egress or waivers). A permit written without
-// regard to secrets or the network must not release secrets or allow egress.
+// isAttributeRead reports whether one of the permits reads an attribute (restores, egress or waivers). A permit written
+// without regard to secrets or the network must not release secrets or allow egress.
 func (e *Engine) isAttributeRead(held []bailey.Rule, at cedar.String) bool {
 	return slices.ContainsFunc(held, func(r bailey.Rule) bool { return e.rules[r.ID].looksAt(at) })
 }
@@ -235,8 +221,8 @@ func joinFew(words []string) string {
 	return strings.Join(words, ", ")
 }
 
-// permitHint returns a permit condition under which an attribute of context may hold only these words.
-func permitHint(words []string, attribute string) string {
+// PermitHint returns a permit condition under which an attribute of context may hold only these words.
+func PermitHint(words []string, attribute string) string {
 	var quoted []string
 	for _, w := range words {
 		quoted = append(quoted, strconv.Quote(w))
@@ -257,8 +243,8 @@ func joinReasons(rules []bailey.Rule) string {
 	return strings.Join(words, "; ")
 }
 
-// describeApprovals describes which approvals are needed. For several rules, it describes the single answer that satisfies all of
-// them.
+// describeApprovals describes which approvals are needed. For several rules, it describes the single answer that
+// satisfies all of them.
 func describeApprovals(asks []bailey.Rule) string {
 	var ids []string
 	for _, r := range asks {
@@ -276,11 +262,11 @@ func describeApprovals(asks []bailey.Rule) string {
 	default:
 		words += " with all of the roles " + strings.Join(w.Roles, ", ")
 	}
-	return words + describeProof(w.Level) + ", good for " + formatDuration(w.TTL)
+	return words + DescribeProof(w.Level) + ", good for " + FormatDuration(w.TTL)
 }
 
-// describeProof describes how an approver must prove identity, or returns "" if any answer suffices.
-func describeProof(l bailey.Level) string {
+// DescribeProof describes how an approver must prove identity, or returns "" if any answer suffices.
+func DescribeProof(l bailey.Level) string {
 	switch l {
 	case "", bailey.Local:
 		return ""
@@ -292,8 +278,8 @@ func describeProof(l bailey.Level) string {
 	return ", with proof of the level " + string(l)
 }
 
-// formatDuration formats a duration without trailing zeros: 10m, not 10m0s.
-func formatDuration(d time.Duration) string {
+// FormatDuration formats a duration without trailing zeros: 10m, not 10m0s.
+func FormatDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")

@@ -131,6 +131,10 @@
 // # Visibility
 //
 // Agents may see the reasons of rules. The text and files of rules, and how to lift them, are for their authors.
-// [Explanation.ForAgent] keeps only the agent's part. [Engine.Never] reports which capabilities a list may omit, and
-// [Compare] reports the effect of a policy change on each capability.
+// [Engine.Never] reports which capabilities a list may omit.
+//
+// # Review
+//
+// Package policy/review has what operators examine rules with: explanations of decisions (of which ForAgent keeps only
+// the agent's part), the effect of a policy change on each capability, rule tests, and rules derived from past calls.
 package policy

@@ -41,7 +41,7 @@ type field struct {
 }
 
 const (
-	opaqueName = "_opaque" // attribute with the names that were not mapped; a property cannot replace it
+	OpaqueName = "_opaque" // attribute with the names that were not mapped; a property cannot replace it
 	maxShape   = 8         // nesting of records
 )
 
@@ -57,7 +57,7 @@ func parseInput(raw json.RawMessage) (*shape, error) {
 	if s == nil || s.kind != record {
 		return &shape{kind: record}, nil
 	}
-	s.fields = slices.DeleteFunc(s.fields, func(f field) bool { return f.name == opaqueName })
+	s.fields = slices.DeleteFunc(s.fields, func(f field) bool { return f.name == OpaqueName })
 	return s, nil
 }
 
@@ -173,9 +173,9 @@ func inputRecord(s *shape, in map[string]any) (cedar.Record, error) {
 	if err != nil {
 		return cedar.Record{}, err
 	}
-	m[opaqueName] = cedar.Set{}
+	m[OpaqueName] = cedar.Set{}
 	if len(unseen) > 0 {
-		m[opaqueName] = cedar.NewSet(unseen...)
+		m[OpaqueName] = cedar.NewSet(unseen...)
 	}
 	return cedar.NewRecord(m), nil
 }
@@ -252,8 +252,8 @@ func (s *shape) convertList(path string, v any, elem *shape) (cedar.Value, error
 	return cedar.NewSet(values...), nil
 }
 
-// parseExactInt parses an integer. It refuses a number with a fraction, with an exponent or beyond 64 bits and does not round
-// it, because the tool would otherwise get other digits than the rule.
+// parseExactInt parses an integer. It refuses a number with a fraction, with an exponent or beyond 64 bits and does not
+// round it, because the tool would otherwise get other digits than the rule.
 func parseExactInt(v any) (int64, bool) {
 	switch n := v.(type) {
 	case json.Number:

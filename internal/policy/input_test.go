@@ -102,7 +102,7 @@ func TestOpaque(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, _ := r.Get(opaqueName)
+	v, _ := r.Get(OpaqueName)
 	var got []string
 	for e := range v.(cedar.Set).All() {
 		got = append(got, string(e.(cedar.String)))
@@ -230,7 +230,7 @@ func FuzzInput(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := m.cachedValidator("", m.full).Request(w.req); err != nil {
+		if err := m.cachedValidator("", m.full).Request(w.Request); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -23,7 +23,7 @@ func (f *findings) addAt(file string, line int, format string, a ...any) {
 	f.lines = append(f.lines, fmt.Sprintf("%s:%d: ", file, line)+fmt.Sprintf(format, a...))
 }
 
-func (f *findings) addForRule(r *rule, words string) {
+func (f *findings) addForRule(r *LoadedRule, words string) {
 	name := "rule"
 	if r.ID != "" {
 		name += " " + string(r.ID)
@@ -47,7 +47,7 @@ func (f *findings) toError() error {
 // checkFileNames refuses file names with which a position would be ambiguous.
 func (f *findings) checkFileNames(sources []Source) {
 	for i, s := range sources {
-		if s.Name == "" || strings.ContainsFunc(s.Name, func(r rune) bool { return r == '\n' || isHiddenRune(r) }) {
+		if s.Name == "" || strings.ContainsFunc(s.Name, func(r rune) bool { return r == '\n' || IsHiddenRune(r) }) {
 			f.addAt(strconv.Quote(s.Name), 1, "a policy file wants a plain name")
 		}
 		if i > 0 && sources[i-1].Name == s.Name {
@@ -60,7 +60,7 @@ func (f *findings) checkFileNames(sources []Source) {
 var inputPosition = lazyRegexp(`<input>:(\d+):(\d+)`)
 
 // parseSource parses one file into rules.
-func (f *findings) parseSource(s Source) []*rule {
+func (f *findings) parseSource(s Source) []*LoadedRule {
 	ends, at, bad := scanRules(s.Text)
 	if bad != "" {
 		f.addAt(s.Name, lineNumber(s.Text, at), "%s", bad)
@@ -79,31 +79,31 @@ func (f *findings) parseSource(s Source) []*rule {
 		f.addAt(s.Name, 1, "rules and semicolons do not match: %d and %d", len(list), len(ends))
 		return nil
 	}
-	rules := make([]*rule, len(list))
+	rules := make([]*LoadedRule, len(list))
 	for i, p := range list {
 		rules[i] = f.buildRule(s, p, ends[i])
 	}
 	return rules
 }
 
-func (f *findings) buildRule(s Source, p *cedar.Policy, end int) *rule {
+func (f *findings) buildRule(s Source, p *cedar.Policy, end int) *LoadedRule {
 	pos := p.Position()
-	r := &rule{policy: p, ast: (*ast.Policy)(p.AST()), file: s.Name, line: pos.Line,
-		text: string(s.Text[pos.Offset:end])}
+	r := &LoadedRule{Policy: p, AST: (*ast.Policy)(p.AST()), file: s.Name, line: pos.Line,
+		Text: string(s.Text[pos.Offset:end])}
 	r.Source = fmt.Sprintf("%s:%d", r.file, r.line)
 	r.collectReads()
 	for _, words := range r.parseAnnotations() {
 		f.addForRule(r, words)
 	}
-	if r.asks {
-		r.Digest = fmt.Sprintf("%x", sha256.Sum256([]byte(r.canonicalText())))
+	if r.Asks {
+		r.Digest = fmt.Sprintf("%x", sha256.Sum256([]byte(r.CanonicalText())))
 	}
 	return r
 }
 
 // checkUniqueIDs refuses a second rule with the same id, because a grant or a receipt would be ambiguous.
-func (f *findings) checkUniqueIDs(rules []*rule) {
-	first := map[bailey.RuleID]*rule{}
+func (f *findings) checkUniqueIDs(rules []*LoadedRule) {
+	first := map[bailey.RuleID]*LoadedRule{}
 	for _, r := range rules {
 		if r.ID == "" {
 			continue

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"bailey/internal/ktest"
+
+	"bailey"
 )
 
 func when(cond string) string {
@@ -288,7 +290,7 @@ func TestHostileText(t *testing.T) {
 			continue
 		}
 		e.Decide(push())
-		e.Explain(push())
+		e.Examine(push())
 		if d := time.Since(start); d > 2*time.Minute { // a second, unless the time is quadratic
 			t.Errorf("%s took %v", name, d)
 		} else if testing.Verbose() {
@@ -313,6 +315,30 @@ func TestSourceNames(t *testing.T) {
 		}
 		if _, err := Load(c); err == nil {
 			t.Errorf("%q load", names)
+		}
+	}
+}
+
+// TestRuleDigest checks that the digest of an asking rule depends on every part of its meaning, and on nothing else.
+func TestRuleDigest(t *testing.T) {
+	digest := func(text, ref string) string {
+		t.Helper()
+		d := load(t, permitPush+text).Decide(push("ref", ref))
+		if d.Effect != bailey.Ask || len(d.Asks) != 1 || len(d.Asks[0].Digest) != 64 {
+			t.Fatalf("%+v", d)
+		}
+		return d.Asks[0].Digest
+	}
+	base := digest(askMain, "main")
+	if digest("// x\n"+strings.ReplaceAll(askMain, ", ", ",\n  "), "main") != base {
+		t.Error("comments and white space change the digest")
+	}
+	for name, c := range map[string]struct{ old, now, ref string }{
+		"the condition": {`== "main"`, `== "prod"`, "prod"}, "the count": {"count=2", "count=1", "main"}, "the role": {"role=sre,", "", "main"}, "the level": {"role=sre,", "role=sre,level=signed-touch,", "main"},
+		"the time": {"ttl=5m", "ttl=6m", "main"}, "the reason": {"main is released", "main is main", "main"},
+	} {
+		if text := strings.Replace(askMain, c.old, c.now, 1); text == askMain || digest(text, c.ref) == base {
+			t.Errorf("%s does not change the digest", name)
 		}
 	}
 }

@@ -2,7 +2,7 @@ package policy
 
 import (
 	"crypto/sha256"
-	_ "embed"
+	"embed"
 	"encoding/binary"
 	"encoding/hex"
 	"slices"
@@ -28,43 +28,32 @@ type Config struct {
 // Engine decides. It is immutable and safe for concurrent use.
 type Engine struct {
 	slices  map[bailey.CapabilityID]*ruleSlice
-	common  []*rule // rules without an action scope; they belong to every slice
-	rules   map[bailey.RuleID]*rule
+	common  []*LoadedRule // rules without an action scope; they belong to every slice
+	rules   map[bailey.RuleID]*LoadedRule
 	blanket blanket
 	digest  string
 }
 
-// ruleSlice is the set of rules that can match one action. A rule whose action scope excludes the action never holds for
-// it. To omit it therefore changes no decision, and the cost of a call does not grow with the rules for other calls.
+// ruleSlice is the set of rules that can match one action. A rule whose action scope excludes the action never holds
+// for it. To omit it therefore changes no decision, and the cost of a call does not grow with the rules for other
+// calls.
 type ruleSlice struct {
 	act   *action
-	own   []*rule
+	own   []*LoadedRule
 	reads []cedar.String // attributes of context that its own and the common rules read
 }
 
-//go:embed starter.cedar
-var starterPolicy []byte
+//go:embed *.cedar *.yaml
+var ownFiles embed.FS
 
-//go:embed starter-elsewhere.cedar
-var noCagePolicy []byte
-
-//go:embed starter-agents.cedar
-var agentPolicy []byte
-
-//go:embed starter.test.yaml
-var starterTests []byte
-
-//go:embed starter.budgets.yaml
-var starterBudgets []byte
-
-//go:embed opaque.cedar
-var opaquePolicy []byte
-
-//go:embed changed.cedar
-var changedPolicy []byte
-
-//go:embed operator.cedar
-var operatorPolicy []byte
+// embeddedSource returns a file of this package under another name.
+func embeddedSource(file, name string) Source {
+	text, err := ownFiles.ReadFile(file)
+	if err != nil {
+		panic(err) // the file is part of the program, and tests read each
+	}
+	return Source{Name: name, Text: text}
+}
 
 // The built-in rules ask if no rule of the policy could judge a call: inputs without a type, and a changed program that
 // users other than root can write. They also deny what agents must never do: operator commands of Bailey in a shell.
@@ -76,24 +65,20 @@ const (
 )
 
 // Starter returns the policy of a new home.
-func Starter() Source { return Source{Name: "starter.cedar", Text: slices.Clone(starterPolicy)} }
+func Starter() Source { return embeddedSource("starter.cedar", "starter.cedar") }
 
 // StarterTests and StarterBudgets return the files that accompany [Starter], as a starting point for an operator.
-func StarterTests() Source {
-	return Source{Name: "starter.test.yaml", Text: slices.Clone(starterTests)}
-}
+func StarterTests() Source { return embeddedSource("starter.test.yaml", "starter.test.yaml") }
 
-func StarterBudgets() Source { return Source{Name: "budgets.yaml", Text: slices.Clone(starterBudgets)} }
+func StarterBudgets() Source { return embeddedSource("starter.budgets.yaml", "budgets.yaml") }
 
 // Agents returns the rules that accompany [Starter] for calls that agents make themselves. They name actions of the
 // base pack.
-func Agents() Source { return Source{Name: "starter-agents.cedar", Text: slices.Clone(agentPolicy)} }
+func Agents() Source { return embeddedSource("starter-agents.cedar", "starter-agents.cedar") }
 
 // Elsewhere returns the rules that accompany [Starter] on a platform without a cage. The caller must decide which
 // platform that is, because this package does not know.
-func Elsewhere() Source {
-	return Source{Name: "starter-elsewhere.cedar", Text: slices.Clone(noCagePolicy)}
-}
+func Elsewhere() Source { return embeddedSource("starter-elsewhere.cedar", "starter-elsewhere.cedar") }
 
 // Load parses the sources, checks every rule against the schema of the actions and sorts the rules into slices by
 // action. A policy with any finding does not load; the error lists all findings with file, line and rule.
@@ -105,18 +90,18 @@ func Load(c Config) (*Engine, error) {
 	var found findings
 	sources := sortedSources(c.Sources)
 	found.checkFileNames(sources)
-	var rules []*rule
+	var rules []*LoadedRule
 	for _, s := range sources {
 		rules = append(rules, found.parseSource(s)...)
 	}
-	rules = withBuiltin(rules, opaqueRule, Source{"built-in/opaque.cedar", opaquePolicy}, &found)
-	rules = withBuiltin(rules, changedRule, Source{"built-in/changed.cedar", changedPolicy}, &found)
-	if m.byUID[actionUID(shellAction)] != nil {
-		rules = withBuiltin(rules, operatorRule, Source{"built-in/operator.cedar", operatorPolicy}, &found)
+	rules = withBuiltin(rules, opaqueRule, embeddedSource("opaque.cedar", "built-in/opaque.cedar"), &found)
+	rules = withBuiltin(rules, changedRule, embeddedSource("changed.cedar", "built-in/changed.cedar"), &found)
+	if m.byUID[ActionUID(shellAction)] != nil {
+		rules = withBuiltin(rules, operatorRule, embeddedSource("operator.cedar", "built-in/operator.cedar"), &found)
 	}
 	found.checkUniqueIDs(rules)
 	for _, r := range rules {
-		if r.builtin && found.toError() != nil { // its findings would only be consequences of other errors
+		if r.BuiltIn && found.toError() != nil { // its findings would only be consequences of other errors
 			continue
 		}
 		found.checkRule(m, r)
@@ -132,23 +117,23 @@ func Load(c Config) (*Engine, error) {
 }
 
 // withBuiltin adds a built-in rule if the policy has no rule with its id.
-func withBuiltin(rules []*rule, id bailey.RuleID, s Source, f *findings) []*rule {
-	i := slices.IndexFunc(rules, func(r *rule) bool { return r.ID == id })
+func withBuiltin(rules []*LoadedRule, id bailey.RuleID, s Source, f *findings) []*LoadedRule {
+	i := slices.IndexFunc(rules, func(r *LoadedRule) bool { return r.ID == id })
 	if i < 0 {
 		own := f.parseSource(s)
 		for _, r := range own {
-			r.builtin = true
+			r.BuiltIn = true
 		}
 		return append(rules, own...)
 	}
-	if rules[i].isPermit() {
+	if rules[i].IsPermit() {
 		f.addForRule(rules[i], "takes the place of a built-in forbid: make it a forbid")
 	}
 	return rules
 }
 
-func assembleEngine(m *model, rules []*rule) *Engine {
-	e := &Engine{slices: map[bailey.CapabilityID]*ruleSlice{}, rules: map[bailey.RuleID]*rule{}}
+func assembleEngine(m *model, rules []*LoadedRule) *Engine {
+	e := &Engine{slices: map[bailey.CapabilityID]*ruleSlice{}, rules: map[bailey.RuleID]*LoadedRule{}}
 	for _, a := range m.actions {
 		e.slices[a.ID] = &ruleSlice{act: a}
 	}
@@ -158,7 +143,7 @@ func assembleEngine(m *model, rules []*rule) *Engine {
 			e.common = append(e.common, r)
 			continue
 		}
-		for _, a := range m.actionsInScope(r.ast.Action) {
+		for _, a := range m.actionsInScope(r.AST.Action) {
 			s := e.slices[a.ID]
 			s.own = append(s.own, r)
 		}
@@ -177,9 +162,9 @@ func (e *Engine) Len() int { return len(e.rules) }
 // rules cause questions by Bailey.
 func (e *Engine) Asks() int {
 	asking := map[bailey.RuleID]bool{}
-	note := func(rules []*rule) {
+	note := func(rules []*LoadedRule) {
 		for _, r := range rules {
-			if r.asks && !r.builtin {
+			if r.Asks && !r.BuiltIn {
 				asking[r.ID] = true
 			}
 		}
@@ -196,7 +181,7 @@ func (e *Engine) Asks() int {
 }
 
 // appendReads adds to a list the attributes of context that rules read. Approvals are not included.
-func appendReads(list []cedar.String, rules []*rule) []cedar.String {
+func appendReads(list []cedar.String, rules []*LoadedRule) []cedar.String {
 	list = slices.Clone(list)
 	for _, r := range rules {
 		for _, name := range r.looks {

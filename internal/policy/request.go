@@ -10,10 +10,10 @@ import (
 	"bailey"
 )
 
-// cedarRequest is one request in Cedar terms, with the entities that it refers to.
-type cedarRequest struct {
-	req     cedar.Request
-	context cedar.RecordMap // the source of req.Context
+// CedarRequest is one request in Cedar terms, with the entities that it refers to.
+type CedarRequest struct {
+	cedar.Request
+	context cedar.RecordMap // the source of Request.Context
 	agent   cedar.Entity    // attributes are built if a rule reads them
 	target  cedar.Entity
 	act     *action
@@ -25,9 +25,9 @@ type cedarRequest struct {
 	waivers   []string
 }
 
-// Get makes world an entity store. It knows the agent, the target and every action, because a rule may test the groups
-// of any action.
-func (w *cedarRequest) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
+// Get makes the request an entity store. It knows the agent, the target and every action, because a rule may test the
+// groups of any action.
+func (w *CedarRequest) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
 	switch uid {
 	case w.agent.UID:
 		if w.agent.Attributes.Len() == 0 {
@@ -46,20 +46,16 @@ func (w *cedarRequest) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
 	return cedar.Entity{}, false
 }
 
-// contextAttributes returns the names of all attributes of context except approvals, which changes while a call is decided.
+// contextAttributes returns the names of all attributes of context except approvals, which changes while a call is
+// decided.
 func contextAttributes() []cedar.String {
 	return []cedar.String{"input", "paths", "dir", "cage", "absent", "changed", "profile", "environment", "session",
 		"unattended", "writes", "restores", "egress", "waivers", "time"}
 }
 
-// newWorld builds the world of a request. It refuses a request that lacks a value that rules rely on.
-func newWorld(a *action, r bailey.Request) (*cedarRequest, error) {
-	return newView(a, &r, contextAttributes())
-}
-
-// newView builds a world whose context has only the attributes in reads. To build attributes takes longer than to
+// newView builds a request whose context has only the attributes in reads. To build attributes takes longer than to
 // decide, and no rule depends on an attribute that it does not read.
-func newView(a *action, r *bailey.Request, reads []cedar.String) (*cedarRequest, error) {
+func newView(a *action, r *bailey.Request, reads []cedar.String) (*CedarRequest, error) {
 	if err := validateRequest(r); err != nil {
 		return nil, err
 	}
@@ -67,7 +63,7 @@ func newView(a *action, r *bailey.Request, reads []cedar.String) (*cedarRequest,
 	if err != nil {
 		return nil, err
 	}
-	w := &cedarRequest{act: a, principal: r.Principal, acts: r.Target, restores: r.Restores, egress: r.Egress,
+	w := &CedarRequest{act: a, principal: r.Principal, acts: r.Target, restores: r.Restores, egress: r.Egress,
 		waivers: r.Waivers}
 	w.agent.UID, w.target.UID = cedar.NewEntityUID("Agent", cedar.String(r.Principal.Agent)), targetUID(r.Target)
 	w.context = make(cedar.RecordMap, len(reads)+1)
@@ -78,7 +74,7 @@ func newView(a *action, r *bailey.Request, reads []cedar.String) (*cedarRequest,
 		}
 		w.context[name] = attributeValue(name, a, r)
 	}
-	w.req = cedar.Request{Principal: w.agent.UID, Action: a.uid, Resource: w.target.UID}
+	w.Request = cedar.Request{Principal: w.agent.UID, Action: a.uid, Resource: w.target.UID}
 	w.setGrants(r.Approvals)
 	return w, nil
 }
@@ -122,9 +118,9 @@ func attributeValue(name cedar.String, a *action, r *bailey.Request) cedar.Value
 }
 
 // setGrants sets the grants.
-func (w *cedarRequest) setGrants(ids []bailey.RuleID) {
+func (w *CedarRequest) setGrants(ids []bailey.RuleID) {
 	w.context["approvals"] = stringSet(ids)
-	w.req.Context = cedar.NewRecord(w.context)
+	w.Request.Context = cedar.NewRecord(w.context)
 }
 
 func validateRequest(r *bailey.Request) error {

@@ -8,44 +8,47 @@ import (
 	"time"
 
 	"github.com/cedar-policy/cedar-go"
+	cast "github.com/cedar-policy/cedar-go/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 
 	"bailey"
 )
 
-// rule is one parsed Cedar policy with its annotations.
-type rule struct {
+// LoadedRule is one parsed Cedar policy with its annotations.
+type LoadedRule struct {
 	bailey.Rule
-	policy  *cedar.Policy
-	ast     *ast.Policy
-	file    string
-	line    int
-	text    string         // source text
-	asks    bool           // has @approval
-	looks   []cedar.String // attributes of context that its conditions read, without approvals
-	builtin bool           // not from the policy's files
+	Policy  *cedar.Policy
+	AST     *ast.Policy
+	Text    string // source text
+	Asks    bool   // has @approval
+	BuiltIn bool   // not from the policy's files
+
+	file  string
+	line  int
+	looks []cedar.String // attributes of context that its conditions read, without approvals
 }
 
-func (r *rule) isPermit() bool { return r.ast.Effect == ast.EffectPermit }
+// IsPermit reports whether the rule is a permit.
+func (r *LoadedRule) IsPermit() bool { return r.AST.Effect == ast.EffectPermit }
 
-func (r *rule) isUnscoped() bool {
-	_, all := r.ast.Action.(ast.ScopeTypeAll)
+func (r *LoadedRule) isUnscoped() bool {
+	_, all := r.AST.Action.(ast.ScopeTypeAll)
 	return all
 }
 
 // namesAction reports whether the action scope names this action itself, and not only a group.
-func (r *rule) namesAction(uid cedar.EntityUID) bool {
-	return slices.Contains(scopeUIDs(r.ast.Action), uid)
+func (r *LoadedRule) namesAction(uid cedar.EntityUID) bool {
+	return slices.Contains(scopeUIDs(r.AST.Action), uid)
 }
 
 // collectReads sets looks. A rule that uses context without an attribute does not load, so no other access is possible.
-func (r *rule) collectReads() {
+func (r *LoadedRule) collectReads() {
 	note := func(of ast.IsNode, name cedar.String) {
-		if isContext(of) && slices.Contains(contextAttributes(), name) && !slices.Contains(r.looks, name) {
+		if IsContext(of) && slices.Contains(contextAttributes(), name) && !slices.Contains(r.looks, name) {
 			r.looks = append(r.looks, name)
 		}
 	}
-	for _, c := range r.ast.Conditions {
+	for _, c := range r.AST.Conditions {
 		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
 			switch n := n.(type) {
 			case ast.NodeTypeAccess:
@@ -59,7 +62,7 @@ func (r *rule) collectReads() {
 }
 
 // looksAt reports whether a condition reads an attribute of context.
-func (r *rule) looksAt(name cedar.String) bool { return slices.Contains(r.looks, name) }
+func (r *LoadedRule) looksAt(name cedar.String) bool { return slices.Contains(r.looks, name) }
 
 // Only lower-case ASCII is allowed, so that two ids that look alike are equal.
 var idForm = lazyRegexp(`^[a-z0-9][a-z0-9._-]{0,63}$`)
@@ -68,9 +71,9 @@ var idForm = lazyRegexp(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 const maxReason = 400
 
 // parseAnnotations parses the annotations of a rule. It returns one sentence for each invalid annotation.
-func (r *rule) parseAnnotations() (bad []string) {
+func (r *LoadedRule) parseAnnotations() (bad []string) {
 	note := func(format string, a ...any) { bad = append(bad, fmt.Sprintf(format, a...)) }
-	for _, a := range r.ast.Annotations {
+	for _, a := range r.AST.Annotations {
 		v := string(a.Value)
 		switch a.Key {
 		case "id":
@@ -81,7 +84,7 @@ func (r *rule) parseAnnotations() (bad []string) {
 			r.ID = bailey.RuleID(v)
 		case "reason":
 			if v == "" || len(v) > maxReason ||
-				strings.ContainsFunc(v, func(c rune) bool { return c == '\n' || isHiddenRune(c) }) {
+				strings.ContainsFunc(v, func(c rune) bool { return c == '\n' || IsHiddenRune(c) }) {
 				note("@reason wants one line of at most %d visible bytes", maxReason)
 				continue
 			}
@@ -97,10 +100,10 @@ func (r *rule) parseAnnotations() (bad []string) {
 	if r.ID == "" && len(bad) == 0 {
 		note("has no @id: begin the rule with @id(\"a-name\")")
 	}
-	if !r.isPermit() && r.Reason == "" {
+	if !r.IsPermit() && r.Reason == "" {
 		note("is a forbid without @reason: say what the agent is to be told")
 	}
-	if r.isPermit() && r.asks {
+	if r.IsPermit() && r.Asks {
 		note("@approval stands on a permit: only a forbid can ask")
 	}
 	return bad
@@ -108,20 +111,22 @@ func (r *rule) parseAnnotations() (bad []string) {
 
 // Limits of an approval.
 const (
-	maxCount   = 16
+	MaxCount   = 16 // answers that a rule may ask for
 	maxTTL     = 24 * time.Hour
 	defaultTTL = 10 * time.Minute
 )
 
+// IsRole reports whether text is a valid name of a role, which has the form of an id.
+func IsRole(text string) bool { return idForm().MatchString(text) }
+
 var (
-	roleForm  = lazyRegexp(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 	countForm = lazyRegexp(`^[1-9][0-9]?$`)
 	ttlForm   = lazyRegexp(`^[1-9][0-9]{0,5}[smh]$`)
 )
 
 // parseApproval parses "role=sre,level=signed-touch,count=1,ttl=10m": at least one key, each at most once, no spaces.
-func (r *rule) parseApproval(s string) error {
-	r.asks, r.Count, r.TTL = true, 1, defaultTTL
+func (r *LoadedRule) parseApproval(s string) error {
+	r.Asks, r.Count, r.TTL = true, 1, defaultTTL
 	seen := map[string]bool{}
 	for _, part := range strings.Split(s, ",") {
 		key, value, _ := strings.Cut(part, "=")
@@ -136,10 +141,10 @@ func (r *rule) parseApproval(s string) error {
 	return nil
 }
 
-func (r *rule) setApprovalKey(key, value string) error {
+func (r *LoadedRule) setApprovalKey(key, value string) error {
 	switch key {
 	case "role":
-		if !roleForm().MatchString(value) {
+		if !IsRole(value) {
 			return fmt.Errorf("role wants lower case letters, digits, '.', '_' or '-'")
 		}
 		r.Role = value
@@ -151,8 +156,8 @@ func (r *rule) setApprovalKey(key, value string) error {
 		r.Level = bailey.Level(value)
 	case "count":
 		n, _ := strconv.Atoi(value)
-		if !countForm().MatchString(value) || n > maxCount {
-			return fmt.Errorf("count wants a number from 1 to %d", maxCount)
+		if !countForm().MatchString(value) || n > MaxCount {
+			return fmt.Errorf("count wants a number from 1 to %d", MaxCount)
 		}
 		r.Count = n
 	case "ttl":
@@ -165,4 +170,13 @@ func (r *rule) setApprovalKey(key, value string) error {
 		return fmt.Errorf("%q is none of role=, level=, count= and ttl=", key)
 	}
 	return nil
+}
+
+// CanonicalText returns the rule in Cedar's own format, with annotations and without comments.
+func (r *LoadedRule) CanonicalText() string {
+	q := *r.AST
+	q.Annotations = slices.Clone(q.Annotations)
+	slices.SortFunc(q.Annotations,
+		func(a, b ast.AnnotationType) int { return strings.Compare(string(a.Key), string(b.Key)) })
+	return string((*cast.Policy)(&q).MarshalCedar())
 }

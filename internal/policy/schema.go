@@ -39,7 +39,7 @@ func newModel(in []Action) (*model, error) {
 		m.actions = append(m.actions, a)
 		m.byUID[a.uid], a.peers = a, m.byUID
 		for _, g := range a.groups {
-			m.members[actionUID(g)] = append(m.members[actionUID(g)], a)
+			m.members[ActionUID(g)] = append(m.members[ActionUID(g)], a)
 		}
 	}
 	var err error
@@ -75,7 +75,7 @@ func (m *model) buildSchema(bare bool) *sast.Schema {
 	}
 	for _, g := range groups {
 		s.Actions[cedar.String(g)] = sast.Action{}
-		if bare && len(m.members[actionUID(g)]) == 0 {
+		if bare && len(m.members[ActionUID(g)]) == 0 {
 			s.Actions[cedar.String(g)] = sast.Action{AppliesTo: appliesTo(&shape{kind: record})}
 		}
 	}
@@ -103,7 +103,7 @@ func appliesTo(input *shape) *sast.AppliesTo {
 	str, set := sast.Attribute{Type: sast.String()}, sast.Attribute{Type: sast.Set(sast.String())}
 	num, flag := sast.Attribute{Type: sast.Long()}, sast.Attribute{Type: sast.Bool()}
 	in := input.cedarType().(sast.RecordType)
-	in[opaqueName] = set
+	in[OpaqueName] = set
 	return &sast.AppliesTo{
 		Principals: []sast.EntityTypeRef{"Agent"},
 		Resources:  []sast.EntityTypeRef{"Target"},
@@ -151,9 +151,9 @@ func (m *model) expandGroups(uids []cedar.EntityUID) (out []*action) {
 	return out
 }
 
-// validatorFor returns a validator with a reduced schema: the groups, the actions in scope and those mentioned elsewhere
-// in the rule. Cedar's validator visits every action of its schema for every rule, which takes minutes for thousands of
-// both. The omitted actions cannot occur in the rule.
+// validatorFor returns a validator with a reduced schema: the groups, the actions in scope and those mentioned
+// elsewhere in the rule. Cedar's validator visits every action of its schema for every rule, which takes minutes for
+// thousands of both. The omitted actions cannot occur in the rule.
 func (m *model) validatorFor(scope []*action, mentioned []cedar.EntityUID) *validate.Validator {
 	if len(scope) == len(m.actions) {
 		return m.cachedValidator("", m.full)
@@ -163,15 +163,15 @@ func (m *model) validatorFor(scope []*action, mentioned []cedar.EntityUID) *vali
 	for _, a := range scope {
 		cut.Actions[a.uid] = m.full.Actions[a.uid]
 		for _, g := range a.groups {
-			cut.Actions[actionUID(g)] = m.full.Actions[actionUID(g)]
+			cut.Actions[ActionUID(g)] = m.full.Actions[ActionUID(g)]
 		}
 	}
 	m.addMentioned(&cut, mentioned)
 	return m.cachedValidator(schemaKey(cut.Actions), &cut)
 }
 
-// emptyGroupValidator returns a validator for a rule about groups without members. In its schema such groups apply, so that, for
-// example, a rule about destructive actions can be checked before the first such action exists.
+// emptyGroupValidator returns a validator for a rule about groups without members. In its schema such groups apply, so
+// that, for example, a rule about destructive actions can be checked before the first such action exists.
 func (m *model) emptyGroupValidator(mentioned []cedar.EntityUID) (*validate.Validator, error) {
 	bare, err := resolveSchema((&model{}).buildSchema(true))
 	if err != nil {

@@ -15,16 +15,16 @@ type reach struct{ principal, action, resource cedar.EntityUID }
 
 // blanket has the unconditional forbids of a policy by their reach, one for each. They deny every call in that reach,
 // and no grant lifts them.
-type blanket map[reach]*rule
+type blanket map[reach]*LoadedRule
 
-func newBlanket(rules []*rule) blanket {
+func newBlanket(rules []*LoadedRule) blanket {
 	b := blanket{}
 	for _, r := range rules {
-		if r.isPermit() || r.asks || !isUnconditional(r) {
+		if r.IsPermit() || r.Asks || !isUnconditional(r) {
 			continue
 		}
 		for _, act := range reachedActions(r) {
-			at := reach{scopeEntity(r.ast.Principal), act, scopeEntity(r.ast.Resource)}
+			at := reach{scopeEntity(r.AST.Principal), act, scopeEntity(r.AST.Resource)}
 			if b[at] == nil {
 				b[at] = r
 			}
@@ -34,15 +34,15 @@ func newBlanket(rules []*rule) blanket {
 }
 
 // isUnconditional reports whether a rule holds wherever its scope matches.
-func isUnconditional(r *rule) bool {
-	return !slices.ContainsFunc(r.ast.Conditions, func(c ast.ConditionType) bool {
+func isUnconditional(r *LoadedRule) bool {
+	return !slices.ContainsFunc(r.AST.Conditions, func(c ast.ConditionType) bool {
 		v, ok := c.Body.(ast.NodeValue)
 		return !ok || v.Value != cedar.Boolean(c.Condition == ast.ConditionWhen)
 	})
 }
 
-// scopeEntity returns the only entity that a principal or resource scope covers, or zero for any. Agents and targets have no
-// parents, and each type has one place in a scope, so `in` means `==` and `is` means any.
+// scopeEntity returns the only entity that a principal or resource scope covers, or zero for any. Agents and targets
+// have no parents, and each type has one place in a scope, so `in` means `==` and `is` means any.
 func scopeEntity(s ast.IsScopeNode) cedar.EntityUID {
 	switch s := s.(type) {
 	case ast.ScopeTypeEq:
@@ -56,15 +56,16 @@ func scopeEntity(s ast.IsScopeNode) cedar.EntityUID {
 }
 
 // reachedActions returns the actions and groups of a rule's scope. A rule without an action scope reaches any.
-func reachedActions(r *rule) []cedar.EntityUID {
+func reachedActions(r *LoadedRule) []cedar.EntityUID {
 	if r.isUnscoped() {
 		return []cedar.EntityUID{{}}
 	}
-	return scopeUIDs(r.ast.Action)
+	return scopeUIDs(r.AST.Action)
 }
 
-// forbidOver returns a forbid that covers at completely. acts are the actions and groups to which the action of at belongs.
-func (b blanket) forbidOver(at reach, acts []cedar.EntityUID) *rule {
+// forbidOver returns a forbid that covers at completely. acts are the actions and groups to which the action of at
+// belongs.
+func (b blanket) forbidOver(at reach, acts []cedar.EntityUID) *LoadedRule {
 	for _, who := range [...]cedar.EntityUID{{}, at.principal} {
 		for _, what := range [...]cedar.EntityUID{{}, at.resource} {
 			if r := b[reach{who, cedar.EntityUID{}, what}]; r != nil {
@@ -81,9 +82,9 @@ func (b blanket) forbidOver(at reach, acts []cedar.EntityUID) *rule {
 }
 
 // forbidsOverRule returns the forbids that together cover a rule's scope completely, or nil if they do not.
-func (b blanket) forbidsOverRule(m *model, r *rule) (over []*rule) {
+func (b blanket) forbidsOverRule(m *model, r *LoadedRule) (over []*LoadedRule) {
 	for _, act := range reachedActions(r) {
-		forbids := b.forbidsOverAction(m, reach{scopeEntity(r.ast.Principal), act, scopeEntity(r.ast.Resource)})
+		forbids := b.forbidsOverAction(m, reach{scopeEntity(r.AST.Principal), act, scopeEntity(r.AST.Resource)})
 		if forbids == nil {
 			return nil
 		}
@@ -96,9 +97,9 @@ func (b blanket) forbidsOverRule(m *model, r *rule) (over []*rule) {
 	return over
 }
 
-// forbidsOverAction does the same for one action or group. A pack group is also covered if all actions of the pack are. A class
-// group is covered only by itself, because a rule about it may be meant for actions that do not exist yet.
-func (b blanket) forbidsOverAction(m *model, at reach) (over []*rule) {
+// forbidsOverAction does the same for one action or group. A pack group is also covered if all actions of the pack are.
+// A class group is covered only by itself, because a rule about it may be meant for actions that do not exist yet.
+func (b blanket) forbidsOverAction(m *model, at reach) (over []*LoadedRule) {
 	if a := m.byUID[at.action]; a != nil {
 		if f := b.forbidOver(at, a.wider); f != nil {
 			over = append(over, f)
@@ -106,7 +107,7 @@ func (b blanket) forbidsOverAction(m *model, at reach) (over []*rule) {
 		return over
 	}
 	if f := b.forbidOver(at, []cedar.EntityUID{at.action}); f != nil {
-		return []*rule{f}
+		return []*LoadedRule{f}
 	}
 	if !strings.HasPrefix(string(at.action.ID), packGroup) {
 		return nil
@@ -121,14 +122,15 @@ func (b blanket) forbidsOverAction(m *model, at reach) (over []*rule) {
 	return over
 }
 
-// checkShadowed reports the rules that have no effect because of unconditional forbids: a permit that allows no call, and an
-// asking rule that no grant can lift. A forbid under another forbid is not reported, because its reason still counts.
-func (f *findings) checkShadowed(m *model, rules []*rule, b blanket) {
+// checkShadowed reports the rules that have no effect because of unconditional forbids: a permit that allows no call,
+// and an asking rule that no grant can lift. A forbid under another forbid is not reported, because its reason still
+// counts.
+func (f *findings) checkShadowed(m *model, rules []*LoadedRule, b blanket) {
 	if len(b) == 0 {
 		return
 	}
 	for _, r := range rules {
-		if r.builtin || !r.isPermit() && !r.asks {
+		if r.BuiltIn || !r.IsPermit() && !r.Asks {
 			continue
 		}
 		over := b.forbidsOverRule(m, r)
@@ -136,7 +138,7 @@ func (f *findings) checkShadowed(m *model, rules []*rule, b blanket) {
 			continue
 		}
 		what := "allows nothing"
-		if r.asks {
+		if r.Asks {
 			what = "asks for nothing"
 		}
 		f.addForRule(r, what+": every call it covers is denied by "+describeForbids(over)+"; narrow that, or take one of the two out")
@@ -144,7 +146,7 @@ func (f *findings) checkShadowed(m *model, rules []*rule, b blanket) {
 }
 
 // describeForbids names the first few rules of a list, with their positions.
-func describeForbids(list []*rule) string {
+func describeForbids(list []*LoadedRule) string {
 	const most = 3
 	var words []string
 	for i, r := range list {
@@ -165,8 +167,8 @@ func (e *Engine) Never(id bailey.CapabilityID, agent string) bool {
 	if s == nil {
 		return true
 	}
-	for _, list := range [...][]*rule{s.own, e.common} {
-		if slices.ContainsFunc(list, func(r *rule) bool { return e.couldAllow(r, s.act, agent) }) {
+	for _, list := range [...][]*LoadedRule{s.own, e.common} {
+		if slices.ContainsFunc(list, func(r *LoadedRule) bool { return e.couldAllow(r, s.act, agent) }) {
 			return false
 		}
 	}
@@ -174,11 +176,11 @@ func (e *Engine) Never(id bailey.CapabilityID, agent string) bool {
 }
 
 // couldAllow reports whether a permit could allow an action.
-func (e *Engine) couldAllow(r *rule, a *action, agent string) bool {
-	if !r.isPermit() || a.isIrreversible() && !r.namesAction(a.uid) || len(a.Waivers) > 0 && !r.looksAt("waivers") {
+func (e *Engine) couldAllow(r *LoadedRule, a *action, agent string) bool {
+	if !r.IsPermit() || a.isIrreversible() && !r.namesAction(a.uid) || len(a.Waivers) > 0 && !r.looksAt("waivers") {
 		return false
 	}
-	at := reach{scopeEntity(r.ast.Principal), a.uid, scopeEntity(r.ast.Resource)}
+	at := reach{scopeEntity(r.AST.Principal), a.uid, scopeEntity(r.AST.Resource)}
 	if agent != "" {
 		me := cedar.NewEntityUID("Agent", cedar.String(agent))
 		if at.principal.Type != "" && at.principal != me {

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -20,7 +19,7 @@ import (
 func reference(e *Engine, r bailey.Request) bailey.Effect {
 	every := slices.Clone(r.Approvals)
 	for id, ru := range e.rules {
-		if ru.asks {
+		if ru.Asks {
 			every = append(every, id)
 		}
 	}
@@ -33,6 +32,11 @@ func reference(e *Engine, r bailey.Request) bailey.Effect {
 	return bailey.Deny
 }
 
+// newWorld returns a request with all attributes.
+func newWorld(a *action, r bailey.Request) (*CedarRequest, error) {
+	return newView(a, &r, contextAttributes())
+}
+
 func plain(e *Engine, r bailey.Request) bool {
 	a := e.slices[r.Capability].act
 	w, err := newWorld(a, r)
@@ -41,9 +45,9 @@ func plain(e *Engine, r bailey.Request) bool {
 	}
 	set := cedar.NewPolicySet()
 	for id, ru := range e.rules {
-		set.Add(cedar.PolicyID(id), ru.policy)
+		set.Add(cedar.PolicyID(id), ru.Policy)
 	}
-	ok, diag := cedar.Authorize(set, w, w.req)
+	ok, diag := cedar.Authorize(set, w, w.Request)
 	named := !a.isIrreversible()
 	for _, d := range diag.Reasons {
 		named = named || e.rules[bailey.RuleID(d.PolicyID)].namesAction(a.uid)
@@ -118,7 +122,7 @@ func TestSlicedIsFlat(t *testing.T) {
 			}
 		}
 		e := load(t, b.String())
-		flat := e.Flat()
+		flat := e.Unsliced().Decide
 		for range requests {
 			r := d.request()
 			got, whole := e.Decide(r), flat(r)
@@ -131,8 +135,8 @@ func TestSlicedIsFlat(t *testing.T) {
 			if got.Effect != whole.Effect || !reflect.DeepEqual(got.Rules, whole.Rules) {
 				t.Fatalf("%+v\n%ssliced %+v\nflat %+v", r, b.String(), got, whole)
 			}
-			if x := e.Explain(r); x.Outcome != got.Effect.String() {
-				t.Fatalf("explained as %s", x.Outcome)
+			if x := e.Examine(r); x.Effect != got.Effect {
+				t.Fatalf("examined as %v", x.Effect)
 			}
 		}
 	}
@@ -171,7 +175,7 @@ func TestMonotone(t *testing.T) {
 
 // FuzzLoad checks that no text causes a panic on loading or deciding, and that text without a permit allows nothing.
 func FuzzLoad(f *testing.F) {
-	f.Add(string(starterPolicy))
+	f.Add(string(Starter().Text))
 	f.Add(permitAll + permitPush + askMain)
 	f.Add(asking(`unless { context.cage == "full" && context.approvals.contains("r") }`))
 	f.Add(when(`context.input has meta && context.input.meta.owner like "a*" && ip("1.2.3.4").isInRange(ip("1.0.0.0/8"))`))
@@ -188,57 +192,11 @@ func FuzzLoad(f *testing.F) {
 			if d.Effect != bailey.Deny && !strings.Contains(text, "permit") {
 				t.Fatalf("%v without a permit", d.Effect)
 			}
-			if x := e.Explain(r); x.Outcome != d.Effect.String() {
-				t.Fatalf("%v explained as %s", d.Effect, x.Outcome)
+			if x := e.Examine(r); x.Effect != d.Effect {
+				t.Fatalf("%v examined as %v", d.Effect, x.Effect)
 			}
 		}
 	})
-}
-
-// TestSample checks that the samples for benchmarks are decided correctly, with slices and over all rules.
-func TestSample(t *testing.T) {
-	for _, s := range []Sample{NewSample(10, 0), NewSample(400, 5)} {
-		e, err := Load(s.Config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		bare, err := e.Bare(s.Allowed)
-		if err != nil || !bare() {
-			t.Errorf("bare: %v", err)
-		}
-		if err := errors.Join(s.Right(e.Decide), s.Right(e.Flat()), s.Parse()); err != nil {
-			t.Error(err)
-		}
-		if err := s.Right(func(bailey.Request) bailey.Decision { return bailey.Decision{} }); err == nil {
-			t.Error("who refuses everything is right")
-		}
-		if got := len(e.common) - 2; got != s.Rules*0 && got != s.Rules/20 {
-			t.Errorf("%d of %d rules are in every slice", got, s.Rules)
-		}
-	}
-}
-
-func BenchmarkDecide(b *testing.B) {
-	for _, c := range []struct {
-		name            string
-		rules, unscoped int
-		flat            bool
-	}{{"rules-10", 10, 0, false}, {"rules-10000", 10000, 0, false}, {"rules-10000-forbid5pct", 10000, 5, false}, {"flat-10000", 10000, 0, true}} {
-		b.Run(c.name, func(b *testing.B) {
-			s := NewSample(c.rules, c.unscoped)
-			e, err := Load(s.Config)
-			if err != nil {
-				b.Fatal(err)
-			}
-			decide := e.Decide
-			if c.flat {
-				decide = e.Flat()
-			}
-			for b.Loop() {
-				decide(s.Allowed)
-			}
-		})
-	}
 }
 
 // seeded returns a random source with a fixed seed.

@@ -4,15 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
-	"slices"
-	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/cedar-policy/cedar-go"
-
-	"bailey"
 )
 
 // Limits of the parser's input. The parser recurses once per bracket, and a Go program cannot recover from stack
@@ -23,8 +17,8 @@ const (
 	maxDepth  = 32       // nested brackets
 )
 
-// scanRules scans a file once, as Cedar's scanner does, before any part of it is parsed. It returns the offset behind the
-// semicolon of each rule. If the file is unfit, it returns the offset and a description of the error.
+// scanRules scans a file once, as Cedar's scanner does, before any part of it is parsed. It returns the offset behind
+// the semicolon of each rule. If the file is unfit, it returns the offset and a description of the error.
 func scanRules(t []byte) (ends []int, at int, bad string) {
 	if at, bad := checkCharacters(t); bad != "" {
 		return nil, at, bad
@@ -73,7 +67,7 @@ func checkCharacters(t []byte) (at int, bad string) {
 		switch {
 		case r == utf8.RuneError && n == 1:
 			return i, "invalid UTF-8"
-		case isHiddenRune(r):
+		case IsHiddenRune(r):
 			return i, fmt.Sprintf("invisible character %U: write it as an escape or leave it out", r)
 		}
 		i += n
@@ -81,7 +75,8 @@ func checkCharacters(t []byte) (at int, bad string) {
 	return 0, ""
 }
 
-func isHiddenRune(r rune) bool {
+// IsHiddenRune reports whether a reader of a file would not see a character. White space is visible.
+func IsHiddenRune(r rune) bool {
 	if r == '\t' || r == '\n' || r == '\r' {
 		return false
 	}
@@ -124,61 +119,6 @@ func stringLen(t []byte) int {
 
 // lineNumber returns the line number of an offset, counted from 1.
 func lineNumber(t []byte, at int) int { return 1 + bytes.Count(t[:at], []byte("\n")) }
-
-// cedarLiteral formats text as a Cedar string. No text can end the string literal early.
-func cedarLiteral(s string) string { return string(cedar.String(s).MarshalCedar()) }
-
-// prefixPattern returns a pattern for every text that starts with s. A star in s is literal.
-func prefixPattern(s string) string {
-	q := cedarLiteral(s)
-	return strings.ReplaceAll(q[:len(q)-1], "*", `\*`) + `*"`
-}
-
-// hasHiddenRune reports whether a text has hidden characters, which a reader would not see. A policy must not contain it in
-// any form.
-func hasHiddenRune(s string) bool { return strings.ContainsFunc(s, isHiddenRune) }
-
-var bareName = lazyRegexp(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
-// isReservedWord reports whether a word must be quoted to be an attribute.
-func isReservedWord(name string) bool {
-	return slices.Contains([]string{"true", "false", "if", "then", "else", "in", "is", "like", "has", "__cedar"}, name)
-}
-
-// inputExpr returns the expression for an input of a call and the condition that tests whether it is present.
-func inputExpr(name string) (expr, guard string) {
-	if bareName().MatchString(name) && !isReservedWord(name) {
-		return "context.input." + name, "context.input has " + name
-	}
-	return "context.input[" + cedarLiteral(name) + "]", "context.input has " + cedarLiteral(name)
-}
-
-func setOf(literals []string) string { return "[" + strings.Join(literals, ", ") + "]" }
-
-// commentLine makes untrusted text safe for a comment: one line of visible ASCII.
-func commentLine(s string) string {
-	const most = 200
-	var b strings.Builder
-	for _, c := range s {
-		if b.Len() > most {
-			return b.String() + "..."
-		}
-		if c < ' ' || c > '~' {
-			c = '?'
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
-}
-
-// ruleID returns the id of a rule generated for an action. The kind comes first, so that no action name can imitate it.
-func ruleID(kind string, id bailey.CapabilityID) string {
-	name := strings.ToLower(string(id))
-	if name != string(id) || len(name) > 40 {
-		name = name[:min(len(name), 30)] + "-" + digestSources([]Source{{Name: string(id)}})[:10]
-	}
-	return kind + "-" + name
-}
 
 // lazyRegexp compiles a pattern on first use; otherwise every start of the program would pay for it.
 func lazyRegexp(pattern string) func() *regexp.Regexp {

@@ -39,7 +39,7 @@ func (s yamlFile) errorAt(at *token.Token, format string, args ...any) error {
 // replaceHidden replaces characters in a message that would control a terminal or that a reader would not see.
 func replaceHidden(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\n' || isHiddenRune(r) {
+		if r == '\n' || IsHiddenRune(r) {
 			return '\uFFFD'
 		}
 		return r

@@ -11,7 +11,7 @@ import (
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/localapi"
-	"bailey/internal/policy"
+	"bailey/internal/policy/review"
 	"bailey/internal/receipts"
 	"bailey/pack"
 )
@@ -49,9 +49,9 @@ const (
 const redactedPrefix = "[REDACTED_"
 
 // Past reconstructs a call from its receipt.
-func (h RequestRebuilder) Past(r receipts.Record) policy.Past {
+func (h RequestRebuilder) Past(r receipts.Record) review.Past {
 	in, o := &r.Intent, r.Outcome
-	p := policy.Past{Receipt: in.Receipt, DryRun: in.DryRun, Request: bailey.Request{
+	p := review.Past{Receipt: in.Receipt, DryRun: in.DryRun, Request: bailey.Request{
 		Capability: in.Capability, Target: bailey.Target{Kind: "local"}, Time: in.StartedAt.Local(),
 		Principal: bailey.Principal{Agent: in.Agent, Person: in.Person, Roles: in.Roles, Organisation: in.Organisation},
 		Session:   bailey.Session{ID: in.Session, Unattended: in.Unattended},
@@ -118,7 +118,7 @@ func Was(o *bailey.Outcome) bailey.Effect {
 
 // parseInput parses the arguments according to the current manifest, and notes which are redacted. It returns a reason or
 // "".
-func (h RequestRebuilder) parseInput(p *policy.Past, m *pack.Capability, in *bailey.Intent) string {
+func (h RequestRebuilder) parseInput(p *review.Past, m *pack.Capability, in *bailey.Intent) string {
 	raw := []byte(in.Input)
 	if in.InputBody != nil || in.InputBytes > 0 {
 		if in.InputBody == nil || h.Body == nil {
@@ -174,7 +174,7 @@ func holdsToken(v any) bool {
 
 // assignPaths assigns the opened paths, in the order of the receipt, to the inputs that name a path. It returns a reason or
 // "".
-func assignPaths(p *policy.Past, m *pack.Capability, opened []string) string {
+func assignPaths(p *review.Past, m *pack.Capability, opened []string) string {
 	p.Request.Paths = map[string]string{}
 	for _, in := range m.PathInputs() {
 		if _, present := p.Request.Input[in.Name]; !present {
@@ -198,7 +198,7 @@ func assignPaths(p *policy.Past, m *pack.Capability, opened []string) string {
 }
 
 // checkEgress takes the reachable places from the receipt. It returns a reason if the manifest names others.
-func checkEgress(p *policy.Past, m *pack.Capability, reaches []string) string {
+func checkEgress(p *review.Past, m *pack.Capability, reaches []string) string {
 	hidden := slices.ContainsFunc(reaches, func(place string) bool { return strings.Contains(place, redactedPrefix) })
 	if p.Request.Egress = reaches; hidden {
 		p.Hidden = append(p.Hidden, "egress")
@@ -214,9 +214,9 @@ func checkEgress(p *policy.Past, m *pack.Capability, reaches []string) string {
 // Pasts returns the receipts that match f from a ledger's files, oldest first. It can be iterated repeatedly. The error
 // of the last iteration is in *failed.
 func (h RequestRebuilder) Pasts(ctx context.Context, r eachReceipt, f receipts.Filter,
-	failed *error) iter.Seq[policy.Past] {
+	failed *error) iter.Seq[review.Past] {
 	type stopped struct{ error }
-	return func(yield func(policy.Past) bool) {
+	return func(yield func(review.Past) bool) {
 		*failed = nil
 		err := r.Each(ctx, f, func(string, audit.Head) error { return nil }, func(rec receipts.Record) error {
 			if !yield(h.Past(rec)) {

@@ -18,6 +18,7 @@ import (
 
 	"bailey"
 	"bailey/internal/policy"
+	"bailey/internal/policy/review"
 	"bailey/internal/safefile"
 	"bailey/internal/terminal"
 	"bailey/pack"
@@ -191,11 +192,11 @@ func Load(f Files, catalog *pack.Catalog, acts []policy.Action) (e Edition, err 
 		tests = append(tests, list...)
 	}
 	e.Tests = len(tests)
-	return e, failuresError(e.Engine.Test(tests, inputChecker(catalog)))
+	return e, failuresError(review.RunTests(e.Engine, tests, inputChecker(catalog)))
 }
 
 // inputChecker checks the input of a test like that of a call.
-func inputChecker(catalog *pack.Catalog) policy.Fit {
+func inputChecker(catalog *pack.Catalog) review.Fit {
 	return func(id bailey.CapabilityID, input map[string]any) (map[string]any, bool, []string, error) {
 		m, err := catalog.Lookup(id)
 		if err != nil {
@@ -211,7 +212,7 @@ func inputChecker(catalog *pack.Catalog) policy.Fit {
 }
 
 // failuresError returns an error that lists the failed tests, or nil.
-func failuresError(tests []policy.Failure) error {
+func failuresError(tests []review.Failure) error {
 	if len(tests) == 0 {
 		return nil
 	}

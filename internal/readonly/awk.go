@@ -4,11 +4,8 @@ import (
 	"strings"
 )
 
-const awkHint = "Print to the standard output, and use a pipe of the shell after awk: awk '{print $1}' FILE | sort"
-
 // awkRefused are identifiers of awk that run a program, or change which files awk opens. gawk opens a network
-// connection
-// for a file named /inet/…, so the list of files must not change (ARGV, and SYMTAB that reaches it).
+// connection for a file named /inet/…, so the list of files must not change (ARGV, and SYMTAB that reaches it).
 var awkRefused = map[string]string{
 	"system": "runs a program with system", "ARGV": "changes the files that awk opens",
 	"ARGC":   "changes the files that awk opens",
@@ -29,14 +26,14 @@ func checkAwk(c *call) *refusal {
 		if c.hasOption("version", "help", "V") {
 			return nil
 		}
-		return newRefusal(awkHint, "awk has no program")
+		return newRefusal(c.rule.Hint, "awk has no program")
 	}
 	w := &c.args[c.operands[0]]
 	if w.tilde || w.data {
-		return newRefusal(awkHint, "the program of awk is not literal")
+		return newRefusal(c.rule.Hint, "the program of awk is not literal")
 	}
 	w.makeLiteral()
-	p := &awkLexer{text: w.value}
+	p := &awkLexer{text: w.value, hint: c.rule.Hint}
 	if r := p.checkProgram(); r != nil {
 		return r
 	}
@@ -48,7 +45,7 @@ func checkAwk(c *call) *refusal {
 			}
 		}
 		if strings.HasPrefix(w.value, "/inet") {
-			return newRefusal(awkHint, "awk opens a network connection for %s", w.value)
+			return newRefusal(c.rule.Hint, "awk opens a network connection for %s", w.value)
 		}
 		c.end = 1 // awk reads options only before the program
 		if r := c.checkOperand(w, Files); r != nil {
@@ -82,6 +79,7 @@ const (
 // redirection if it follows print or printf outside of parentheses (POSIX awk, section Grammar).
 type awkLexer struct {
 	text    string
+	hint    string
 	pos     int
 	prev    awkToken
 	control bool   // the previous token is if, while, for or switch
@@ -91,7 +89,7 @@ type awkLexer struct {
 }
 
 func (p *awkLexer) refuseProgram(format string, args ...any) *refusal {
-	return newRefusal(awkHint, "the program of awk "+format, args...)
+	return newRefusal(p.hint, "the program of awk "+format, args...)
 }
 
 func (p *awkLexer) checkProgram() *refusal {
@@ -128,7 +126,8 @@ func (p *awkLexer) readToken() *refusal {
 	return p.readOperator(c)
 }
 
-// readNumber reads a decimal number. A letter directly after it is refused: some versions read hexadecimal numbers there.
+// readNumber reads a decimal number. A letter directly after it is refused: some versions read hexadecimal numbers
+// there.
 func (p *awkLexer) readNumber() *refusal {
 	digits := func() {
 		for p.pos < len(p.text) && (p.text[p.pos] >= '0' && p.text[p.pos] <= '9' || p.text[p.pos] == '.') {
@@ -170,7 +169,8 @@ func (p *awkLexer) readString() (string, *refusal) {
 	return "", p.refuseProgram("has a string without an end")
 }
 
-// readRegex reads a regular expression. A slash inside of brackets ends it in some versions of awk only, so it is refused.
+// readRegex reads a regular expression. A slash inside of brackets ends it in some versions of awk only, so it is
+// refused.
 func (p *awkLexer) readRegex() *refusal {
 	from := p.pos + 1
 	for p.pos++; p.pos < len(p.text); p.pos++ {

@@ -65,9 +65,9 @@ func (k *checker) checkSimpleCommand(n *syntax.CallExpr, in input) *refusal {
 	return nil
 }
 
-// bindCommand finds the rule of a command, checks the command with it, and returns the words with the absolute path of the
-// program as first word. inside names the command that runs it. feed is true if the arguments contain data that is not
-// known yet.
+// bindCommand finds the rule of a command, checks the command with it, and returns the words with the absolute path of
+// the program as first word. inside names the command that runs it. feed is true if the arguments contain data that is
+// not known yet.
 func (k *checker) bindCommand(words []word, in input, inside string, feed bool) ([]word, *refusal) {
 	if len(k.commands) >= MaxCommands {
 		return nil, newRefusal("Split the line.", "the line has more than %d commands", MaxCommands)
@@ -118,13 +118,13 @@ func (k *checker) bindCommand(words []word, in input, inside string, feed bool) 
 // because a program of the same name elsewhere can be any program.
 func (k *checker) findRule(name string) (rule *Rule, where string, own bool, ref *refusal) {
 	dir, base := path.Split(name)
-	rule = k.rules[base]
+	rule = k.table.rules[base]
 	if rule == nil {
 		rule, own = k.own[base], true
 	}
 	switch {
 	case rule == nil:
-		if r := refusedByName(base); r != nil {
+		if r := k.table.refused[base]; r != nil {
 			return nil, "", false, r
 		}
 		return nil, "", false, newRefusal("Use a command of the read-only set, or ask for approval of this one.",
@@ -165,6 +165,9 @@ func (c *call) checkArguments() *refusal {
 		}
 		return newRefusal(hint, "xargs turns data into arguments, and an argument of %s can be an option that acts",
 			c.rule.Name)
+	}
+	if n := c.rule.Needs; n.Options != "" && !c.hasOption(strings.Fields(n.Options)...) {
+		return newRefusal(c.rule.usageHint(), "%s", n.Reason)
 	}
 	if c.rule.check != nil {
 		return c.rule.check(c)

@@ -115,7 +115,7 @@ func newRefusal(hint, format string, args ...any) *refusal {
 
 // checker holds the state of one check.
 type checker struct {
-	rules    map[string]*Rule
+	table    *ruleTable
 	own      map[string]*Rule // rules of the operator
 	paths    map[string]string
 	out      strings.Builder
@@ -128,7 +128,7 @@ var parsers = sync.Pool{New: func() any { return syntax.NewParser(syntax.Variant
 
 // Check decides whether the line only reads. It is safe for concurrent use.
 func Check(line string, o Options) Verdict {
-	k := &checker{rules: builtinRules(), paths: o.Paths}
+	k := &checker{table: builtinRules(), paths: o.Paths}
 	if r := k.checkLine(line, o.Rules); r != nil {
 		return Verdict{Reason: r.reason, Hint: r.hint}
 	}
@@ -196,8 +196,8 @@ func checkCharacters(line string) *refusal {
 	return nil
 }
 
-// isHidden reports whether c, which is not ASCII, is a control, format, separator, private or blank character, or a byte
-// that is not UTF-8.
+// isHidden reports whether c, which is not ASCII, is a control, format, separator, private or blank character, or a
+// byte that is not UTF-8.
 func isHidden(c rune, size int) bool {
 	return c == utf8.RuneError && size == 1 || unicode.In(c, unicode.C, unicode.Z, unicode.Variation_Selector) ||
 		c >= 0xe0000 || strings.ContainsRune(blank, c)

@@ -6,20 +6,18 @@ import (
 	"strings"
 )
 
-const curlHint = "Use GET or HEAD to this host, for example: curl -s http://127.0.0.1:8080/health"
-
 // checkCurl accepts GET and HEAD requests to loopback. Redirects are not followed, since their target can be elsewhere.
 func checkCurl(c *call) *refusal {
 	if len(c.operands) == 0 && !c.hasOption("help", "version", "V") {
-		return newRefusal(curlHint, "curl has no URL")
+		return newRefusal(c.rule.Hint, "curl has no URL")
 	}
 	for _, o := range c.options {
-		if r := curlOption(o); r != nil {
+		if r := c.curlOption(o); r != nil {
 			return r
 		}
 	}
 	for _, at := range c.operands {
-		if r := loopbackURL(c.args[at].value); r != nil {
+		if r := c.loopbackURL(c.args[at].value); r != nil {
 			return r
 		}
 	}
@@ -27,11 +25,11 @@ func checkCurl(c *call) *refusal {
 }
 
 // curlOption checks the values of options that can read or write a file, or change the method.
-func curlOption(o option) *refusal {
+func (c *call) curlOption(o option) *refusal {
 	switch o.name {
 	case "X", "request":
 		if o.value != "GET" && o.value != "HEAD" {
-			return newRefusal(curlHint, "the method %q of curl can change state", o.value)
+			return newRefusal(c.rule.Hint, "the method %q of curl can change state", o.value)
 		}
 	case "o", "output":
 		if o.value != "/dev/null" && o.value != "-" {
@@ -63,11 +61,11 @@ func overridesMethod(header string) bool {
 
 // loopbackURL accepts http and https URLs of a loopback host. The parts that curl and this function could read
 // differently are refused: user names, globs in the host, a query without a path, backslashes and spaces.
-func loopbackURL(text string) *refusal {
+func (c *call) loopbackURL(text string) *refusal {
 	rest := text
 	if scheme, after, ok := strings.Cut(text, "://"); ok {
 		if scheme != "http" && scheme != "https" {
-			return newRefusal(curlHint, "the scheme of %s is not http or https", text)
+			return newRefusal(c.rule.Hint, "the scheme of %s is not http or https", text)
 		}
 		rest = after
 	}
@@ -77,11 +75,11 @@ func loopbackURL(text string) *refusal {
 	}
 	for i := 0; i < len(text); i++ {
 		if text[i] <= ' ' || text[i] > '~' || text[i] == '\\' {
-			return newRefusal(curlHint, "the URL contains the character %q", text[i:i+1])
+			return newRefusal(c.rule.Hint, "the URL contains the character %q", text[i:i+1])
 		}
 	}
 	if !loopbackAddress(host, false) {
-		return newRefusal(curlHint, "the host of %s is not loopback", text)
+		return newRefusal(c.rule.Hint, "the host of %s is not loopback", text)
 	}
 	return nil
 }
@@ -119,51 +117,6 @@ func loopbackAddress(text string, needsPort bool) bool {
 	return err == nil && a.IsLoopback() && a.Zone() == "" && !a.Is4In6()
 }
 
-const opensslHint = "Use openssl x509, verify, crl or req to read files, or " +
-	"openssl s_client -connect localhost:443 </dev/null"
-
-// opensslCommands are the accepted commands of openssl. Their options have one hyphen. Options that write a file, sign,
-// load an engine or a provider, or read a password are missing.
-var opensslCommands = map[string]*Rule{
-	"x509": {Name: "openssl x509", Hyphen: true, Hint: opensslHint, Reads: "in", Acts: opensslActs,
-		Long: "in= inform= noout text subject issuer dates startdate enddate " +
-			"serial fingerprint md5 sha1 sha224 sha256 sha384 sha512 hash subject_hash issuer_hash subject_hash_old " +
-			"issuer_hash_old purpose ext= email ocsp_uri ocspid modulus pubkey alias checkend= checkhost= " +
-			"checkemail= checkip= nameopt= certopt= dateopt= nocert help"},
-	"verify": {Name: "openssl verify", Hyphen: true, Hint: opensslHint, Operands: Files, Acts: opensslActs,
-		Reads: "CAfile untrusted trusted CRLfile",
-		Long: "CAfile= CApath= untrusted= trusted= CRLfile= crl_check crl_check_all partial_chain purpose= " +
-			"verify_hostname= " +
-			"verify_email= verify_ip= verify_depth= verify_name= auth_level= x509_strict show_chain no-CAfile " +
-			"no-CApath " +
-			"no-CAstore policy_check trusted_first no_alt_chains ignore_critical issuer_checks nameopt= verbose " +
-			"attime= " +
-			"no_check_time use_deltas extended_crl help"},
-	"s_client": {Name: "openssl s_client", Hyphen: true, Hint: opensslHint, Acts: opensslActs, Reads: "CAfile",
-		Long: "connect= servername= noservername showcerts brief ssl3 tls1 tls1_1 tls1_2 tls1_3 no_tls1 no_tls1_1 " +
-			"no_tls1_2 " +
-			"no_tls1_3 alpn= status verify= verify_return_error verify_quiet verify_hostname= verify_ip= CAfile= " +
-			"CApath= " +
-			"quiet ign_eof no_ign_eof starttls= prexit cipher= ciphersuites= curves= groups= sigalgs= debug msg " +
-			"state " +
-			"tlsextdebug nameopt= security_debug crl_check 4 6 help"},
-	"crl": {Name: "openssl crl", Hyphen: true, Hint: opensslHint, Acts: opensslActs, Reads: "in CAfile",
-		Long: "in= inform= noout text issuer lastupdate nextupdate " +
-			"crlnumber fingerprint md5 sha1 sha256 hash hash_old nameopt= CAfile= CApath= verify help"},
-	"req": {Name: "openssl req", Hyphen: true, Hint: opensslHint, Acts: opensslActs, Reads: "in",
-		Long: "in= inform= noout text subject pubkey verify modulus " +
-			"nameopt= reqopt= help"},
-	"version": {Name: "openssl version", Hyphen: true, Hint: opensslHint, Long: "a b d f o p v help"},
-}
-
-var opensslActs = []Act{
-	{"-out -keyout -keylogfile -sess_out -CAserial -CAcreateserial -set_serial -writerand", "writes a file"},
-	{"-engine -provider -provider-path -config", "loads code"},
-	{"-new -newkey -x509 -signkey -CA -CAkey -req -force_pubkey -x509toreq", "creates a key or a certificate"},
-	{"-proxy -unix -host -bind -crl_download -early_data -msgfile -sess_in", "connects elsewhere or sends data"},
-	{"-passin -passout -key -cert", "reads a key"},
-}
-
 // checkOpenSSL checks a command of openssl with the rule of that command.
 func checkOpenSSL(c *call) *refusal {
 	if r := c.makeLiteralFrom(1); r != nil {
@@ -173,9 +126,9 @@ func checkOpenSSL(c *call) *refusal {
 	if len(c.args) > 1 {
 		sub = c.args[1].value
 	}
-	rule := opensslCommands[sub]
+	rule := c.k.table.nested["openssl "+sub]
 	if rule == nil {
-		return newRefusal(opensslHint, "the command %q of openssl is not in the read-only set", sub)
+		return newRefusal(c.rule.Hint, "the command %q of openssl is not in the read-only set", sub)
 	}
 	inner := &call{k: c.k, rule: rule, args: c.args[1:], in: c.in, feed: c.feed}
 	if r := inner.parseArguments(); r != nil {
@@ -203,15 +156,15 @@ func (c *call) checkClient() *refusal {
 	for _, o := range c.options {
 		if o.name == "connect" {
 			if connects = true; !loopbackAddress(o.value, true) {
-				return newRefusal(opensslHint, "the address %q is not loopback with a port", o.value)
+				return newRefusal(c.rule.Hint, "the address %q is not loopback with a port", o.value)
 			}
 		}
 	}
 	switch {
 	case !connects && !c.hasOption("help"):
-		return newRefusal(opensslHint, "openssl s_client needs -connect")
+		return newRefusal(c.rule.Hint, "openssl s_client needs -connect")
 	case c.in != inputEmpty:
-		return newRefusal(opensslHint, "openssl s_client sends its standard input to the server")
+		return newRefusal(c.rule.Hint, "openssl s_client sends its standard input to the server")
 	}
 	return nil
 }

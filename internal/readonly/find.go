@@ -1,27 +1,21 @@
 package readonly
 
 import (
+	"slices"
 	"strings"
 )
 
-// findTests are the words of a find expression and the number of their arguments. Words that are missing here are
-// refused: -delete removes, -fprint, -fprint0, -fprintf and -fls write a file, -ok and -okdir ask on the terminal, and
-// -files0-from reads starting points that this package does not see.
-var findTests = map[string]int{
-	"(": 0, ")": 0, "!": 0, ",": 0, "-a": 0, "-and": 0, "-o": 0, "-or": 0, "-not": 0,
-	"-name": 1, "-iname": 1, "-path": 1, "-ipath": 1, "-wholename": 1, "-iwholename": 1, "-regex": 1, "-iregex": 1,
-	"-regextype": 1, "-lname": 1, "-ilname": 1, "-type": 1, "-xtype": 1, "-size": 1, "-mtime": 1, "-atime": 1,
-	"-ctime": 1,
-	"-mmin":  1, "-amin": 1, "-cmin": 1, "-newer": 1, "-anewer": 1, "-cnewer": 1, "-used": 1, "-user": 1, "-group": 1,
-	"-uid": 1, "-gid": 1, "-perm": 1, "-links": 1, "-inum": 1, "-samefile": 1, "-fstype": 1, "-context": 1,
-	"-maxdepth": 1, "-mindepth": 1,
-	"-empty": 0, "-executable": 0, "-readable": 0, "-writable": 0, "-nouser": 0, "-nogroup": 0, "-depth": 0, "-d": 0,
-	"-mount": 0, "-xdev": 0, "-daystart": 0, "-follow": 0, "-noleaf": 0, "-ignore_readdir_race": 0,
-	"-noignore_readdir_race": 0, "-warn": 0, "-nowarn": 0, "-true": 0, "-false": 0,
-	"-print": 0, "-print0": 0, "-ls": 0, "-prune": 0, "-quit": 0, "-printf": 1,
-}
-
-const findHint = "Use tests with -print, -print0, -printf, -ls, or -exec with a command of the read-only set."
+// findFlags and findTests are the words of a find expression without and with an argument. Words that are missing here
+// are refused: -delete removes, -fprint, -fprint0, -fprintf and -fls write a file, -ok and -okdir ask on the terminal,
+// and -files0-from reads starting points that this package does not see.
+var (
+	findFlags = strings.Fields("( ) ! , -a -and -o -or -not -empty -executable -readable -writable -nouser -nogroup -depth -d -mount " +
+		"-xdev -daystart -follow -noleaf -ignore_readdir_race -noignore_readdir_race -warn -nowarn -true " +
+		"-false -print -print0 -ls -prune -quit")
+	findTests = strings.Fields("-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -lname -ilname -type " +
+		"-xtype -size -mtime -atime -ctime -mmin -amin -cmin -newer -anewer -cnewer -used -user -group -uid " +
+		"-gid -perm -links -inum -samefile -fstype -context -maxdepth -mindepth -printf")
+)
 
 // checkFind parses the options, the starting points and the expression of find.
 func checkFind(c *call) *refusal {
@@ -65,7 +59,7 @@ func (c *call) findExpression(i int) *refusal {
 	for ; i < len(c.args); i++ {
 		w := &c.args[i]
 		if w.data || w.tilde {
-			return newRefusal(findHint, "a word of the expression of find is not literal")
+			return newRefusal(c.rule.Hint, "a word of the expression of find is not literal")
 		}
 		w.makeLiteral()
 		v := w.value
@@ -77,20 +71,23 @@ func (c *call) findExpression(i int) *refusal {
 			i = end
 			continue
 		}
-		n, ok := findTests[v]
+		n, ok := 0, slices.Contains(findFlags, v)
+		if slices.Contains(findTests, v) {
+			n, ok = 1, true
+		}
 		if !ok && strings.HasPrefix(v, "-newer") && len(v) == len("-newerXY") {
 			n, ok = 1, strings.Trim(v[6:7], "aBcm") == "" && strings.Trim(v[7:], "aBcmt") == ""
 		}
 		switch {
 		case !ok:
-			return refuseFind(c.rule, v)
+			return c.refuseFind(v)
 		case i+n >= len(c.args):
-			return newRefusal(findHint, "%s of find needs an argument", v)
+			return newRefusal(c.rule.Hint, "%s of find needs an argument", v)
 		}
 		for range n {
 			i++
 			if c.args[i].data {
-				return newRefusal(findHint, "a word of the expression of find is data")
+				return newRefusal(c.rule.Hint, "a word of the expression of find is data")
 			}
 			c.args[i].makeLiteral()
 		}
@@ -98,9 +95,9 @@ func (c *call) findExpression(i int) *refusal {
 	return nil
 }
 
-func refuseFind(r *Rule, v string) *refusal {
-	if a := r.findAct(v); a != nil {
-		return newRefusal(findHint, "the action %s of find %s", v, a.Reason)
+func (c *call) refuseFind(v string) *refusal {
+	if a := c.rule.findAct(v); a != nil {
+		return newRefusal(c.rule.Hint, "the action %s of find %s", v, a.Reason)
 	}
-	return newRefusal(findHint, "the word %q of find is not in the read-only set", v)
+	return newRefusal(c.rule.Hint, "the word %q of find is not in the read-only set", v)
 }

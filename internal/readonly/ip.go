@@ -5,8 +5,6 @@ import (
 	"strings"
 )
 
-const ipHint = "Use show, list or get, for example: ip address show, ip route get 10.0.0.5"
-
 // ipObject is an object of ip(8). ip takes any prefix of an object and of a verb, and the first match in its own table
 // wins. So each accepted prefix is listed here with the shortest accepted length, and the full words replace it.
 type ipObject struct {
@@ -16,8 +14,7 @@ type ipObject struct {
 }
 
 // ipObjects are the objects of which reading verbs are accepted, in the order in which ip looks them up. xfrm is
-// missing
-// because it prints keys.
+// missing because it prints keys.
 var ipObjects = []ipObject{
 	{"address", "a", map[string]string{"show": "s", "list": "l", "lst": "ls"}},
 	{"addrlabel", "addrl", map[string]string{"list": "l", "lst": "ls"}},
@@ -63,7 +60,7 @@ func checkIP(c *call) *refusal {
 	if r != nil || i >= len(c.args) {
 		return r
 	}
-	object, r := ipResolve(c.args[i].value)
+	object, r := c.resolveObject(c.args[i].value)
 	if r != nil {
 		return r
 	}
@@ -80,12 +77,12 @@ func checkIP(c *call) *refusal {
 		}
 	}
 	if verb == "" {
-		return newRefusal(ipHint, "the verb %q of ip %s is not in the read-only set", c.args[i].value, object.name)
+		return newRefusal(c.rule.Hint, "the verb %q of ip %s is not in the read-only set", c.args[i].value, object.name)
 	}
 	c.args[i].value = verb
 	for _, w := range c.args[i+1:] {
 		if w.data || strings.HasPrefix(w.value, "-") || object.name == "monitor" {
-			return newRefusal(ipHint, "the argument %q of ip %s is not accepted", w.value, object.name)
+			return newRefusal(c.rule.Hint, "the argument %q of ip %s is not accepted", w.value, object.name)
 		}
 	}
 	return nil
@@ -99,7 +96,7 @@ func (c *call) ipOptions() (int, *refusal) {
 		switch {
 		case name == "f" || name == "family":
 			if i++; i >= len(c.args) || !slices.Contains(ipFamilies, c.args[i].value) {
-				return i, newRefusal(ipHint, "the option -family of ip needs inet, inet6, bridge, mpls or link")
+				return i, newRefusal(c.rule.Hint, "the option -family of ip needs inet, inet6, bridge, mpls or link")
 			}
 		case !slices.Contains(ipOptions, name):
 			for _, a := range c.rule.Acts {
@@ -115,7 +112,7 @@ func (c *call) ipOptions() (int, *refusal) {
 	return i, nil
 }
 
-func ipResolve(v string) (*ipObject, *refusal) {
+func (c *call) resolveObject(v string) (*ipObject, *refusal) {
 	var found *ipObject
 	for i := range ipObjects {
 		o := &ipObjects[i]
@@ -124,7 +121,7 @@ func ipResolve(v string) (*ipObject, *refusal) {
 		}
 	}
 	if found == nil {
-		return nil, newRefusal(ipHint, "the object %q of ip is not in the read-only set", v)
+		return nil, newRefusal(c.rule.Hint, "the object %q of ip is not in the read-only set", v)
 	}
 	return found, nil
 }

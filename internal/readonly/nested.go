@@ -60,8 +60,8 @@ func checkXargs(c *call) *refusal {
 	return nil
 }
 
-// xargsReplacement returns the string that xargs replaces with data. The last option wins; an option without a value means
-// {}.
+// xargsReplacement returns the string that xargs replaces with data. The last option wins; an option without a value
+// means {}.
 func (c *call) xargsReplacement() (mark string, replaces bool) {
 	for _, o := range c.options {
 		switch o.name {
@@ -74,14 +74,6 @@ func (c *call) xargsReplacement() (mark string, replaces bool) {
 		}
 	}
 	return mark, replaces
-}
-
-// checkCommand accepts command -v NAME and command -V NAME, which search for a program and do not run it.
-func checkCommand(c *call) *refusal {
-	if !c.hasOption("v", "V") {
-		return newRefusal("Write command -v NAME, or run the command directly.", "command runs its operands")
-	}
-	return nil
 }
 
 // nestExec checks the command of a find action that begins at index i, and returns the index of the word that ends it.
@@ -102,7 +94,7 @@ func (c *call) nestExec(i int) (int, *refusal) {
 		case v == "{}":
 			words[j].data = true
 		case v == "+":
-			return i, newRefusal(findHint, "some versions of find end the command of -exec at the word +")
+			return i, newRefusal(c.rule.Hint, "some versions of find end the command of -exec at the word +")
 		case strings.Contains(v, "{}"):
 			return i, newRefusal("Write {} as a word of its own.", "find replaces {} inside of %q", v)
 		}

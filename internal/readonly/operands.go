@@ -40,15 +40,6 @@ func checkPing(c *call) *refusal {
 	return nil
 }
 
-// checkTop accepts top in batch mode. An interactive top reads keys, and can then send signals and write its
-// configuration file.
-func checkTop(c *call) *refusal {
-	if !c.hasOption("b", "batch", "batch-mode", "h", "v", "V", "help", "version") {
-		return newRefusal("Write top -b -n 1", "top without -b reads keys, which can send signals")
-	}
-	return nil
-}
-
 // checkNslookup refuses the interactive mode, which reads commands.
 func checkNslookup(c *call) *refusal {
 	if c.operandText(0) == "-" || len(c.operands) == 0 {
@@ -131,8 +122,7 @@ func checkSysctl(c *call) *refusal {
 }
 
 // testOperators are the operators of test. -v and -R are missing: in bash they evaluate their operand, which can
-// contain
-// a command. -t and -o (option of the shell) have the same name as accepted ones.
+// contain a command. -t and -o (option of the shell) have the same name as accepted ones.
 var testOperators = strings.Fields("! ( ) -a -o = == != < > -b -c -d -e -f -g -G -h -k -L -N -O -p -r -s -S -t -u " +
 	"-w -x -z -n " +
 	"-nt -ot -ef")

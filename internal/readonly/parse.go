@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// parseArguments separates options from operands, as getopt_long(3) does: short options bundle, long options abbreviate, options
-// may follow operands, and -- ends them.
+// parseArguments separates options from operands, as getopt_long(3) does: short options bundle, long options
+// abbreviate, options may follow operands, and -- ends them.
 func (c *call) parseArguments() *refusal {
 	for i := 1; i < len(c.args); i++ {
 		w := &c.args[i]

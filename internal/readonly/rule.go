@@ -6,7 +6,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 )
 
 // Operands is the kind of the operands that a command accepts.
@@ -24,8 +23,7 @@ const (
 )
 
 // Rule is the grammar of one command. It is plain data, so that an operator can add commands. An option, a subcommand
-// or
-// an operand that the rule does not name is refused.
+// or an operand that the rule does not name is refused. The built-in rules are in rules.txt.
 type Rule struct {
 	Name  string // without a directory
 	Dir   string // directory of the program; "" means /usr/bin
@@ -36,6 +34,7 @@ type Rule struct {
 	Maybes string // short options of which the value is attached or missing
 	Long   string // long options without hyphens, separated by spaces: name, name= (value), name[=] (optional value)
 	Acts   []Act  // options that are refused with a reason, and that abbreviations must not mean
+	Needs  Act    // options, without hyphens, of which the call must have one
 	Reads  string // options, separated by spaces, of which the value names a file to read
 
 	Subs []string // accepted subcommands; some have two words, for example "config list"
@@ -61,10 +60,10 @@ type Rule struct {
 	known bool                 // a built-in rule, so that --help and --version are accepted
 }
 
-// Act describes options that write, execute or connect.
+// Act describes options that write, execute or connect, or that a command needs.
 type Act struct {
 	Options string // for example "-o --output"
-	Reason  string // completes "the option …", for example "writes a file"
+	Reason  string // completes "the option …", for example "writes a file"; of needed options, a sentence
 }
 
 var systemDirs = []string{"/bin", "/sbin", "/usr/bin", "/usr/sbin"}
@@ -76,7 +75,7 @@ func (r *Rule) Validate() error {
 		return fmt.Errorf("the command name %q is not accepted. Use letters, digits and . _ + -", r.Name)
 	case r.Dir != "" && (!path.IsAbs(r.Dir) || path.Clean(r.Dir) != r.Dir || !isSafe(r.Dir, true)):
 		return fmt.Errorf("the directory %q is not an absolute path. Write for example /usr/local/bin", r.Dir)
-	case builtinRules()[r.Name] != nil || refusedByName(r.Name) != nil:
+	case builtinRules().rules[r.Name] != nil || builtinRules().refused[r.Name] != nil:
 		return fmt.Errorf("the command %s has a built-in rule. Use another name", r.Name)
 	case !slices.Contains([]Operands{NoOperands, Words, Files, Names, Pattern}, r.Operands):
 		return fmt.Errorf("the kind of operands %q is unknown. Use words, files, names or pattern", r.Operands)
@@ -96,23 +95,6 @@ func validName(name string) bool {
 	}
 	return name != ""
 }
-
-// builtinRules returns the built-in rules by name. It builds the table once.
-var builtinRules = sync.OnceValue(func() map[string]*Rule {
-	table := make(map[string]*Rule, 192)
-	for _, family := range [][]Rule{
-		fileRules(), searchRules(), pathRules(), filterRules(), layoutRules(), contentRules(), languageRules(),
-		digestRules(), processRules(), loadRules(), runnerRules(), serviceRules(), systemdRules(), networkRules(),
-		queryRules(), requestRules(), diskRules(), debianRules(), packageRules(), hardwareRules(), identityRules(),
-		miscRules(),
-	} {
-		for i := range family {
-			family[i].known = true
-			table[family[i].Name] = &family[i]
-		}
-	}
-	return table
-})
 
 // programDir returns the directory of the program.
 func (r *Rule) programDir() string {
@@ -141,8 +123,8 @@ const (
 	maybeOption        // an optional value after =
 )
 
-// resolveLong resolves the name of a long option, which may be abbreviated. It returns the full name. The full name replaces
-// the abbreviation in the rendered text, so a name that only the program knows cannot be meant.
+// resolveLong resolves the name of a long option, which may be abbreviated. It returns the full name. The full name
+// replaces the abbreviation in the rendered text, so a name that only the program knows cannot be meant.
 func (r *Rule) resolveLong(name string) (full string, kind int, ref *refusal) {
 	matches := 0
 	for entry := range strings.FieldsSeq(r.Long) {

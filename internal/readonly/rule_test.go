@@ -66,7 +66,7 @@ func TestEveryOption(t *testing.T) {
 			t.Errorf("%s: %q is checked again as %q %s", line, v.Text, again.Text, again.Reason)
 		}
 	}
-	for _, r := range builtinRules() {
+	for _, r := range builtinRules().rules {
 		value := func(name string) string {
 			if v := values[r.Name+" "+name]; v != "" {
 				return v
@@ -107,7 +107,7 @@ func TestEveryOption(t *testing.T) {
 
 // TestEveryAct checks that each option that acts is refused with its reason, also if it is abbreviated or bundled.
 func TestEveryAct(t *testing.T) {
-	for _, r := range builtinRules() {
+	for _, r := range builtinRules().rules {
 		for _, a := range r.Acts {
 			for option := range strings.FieldsSeq(a.Options) {
 				line := exampleLine(r, option)
@@ -128,14 +128,14 @@ func TestEveryAct(t *testing.T) {
 // TestRules checks that each rule names its attack, and that no option is both accepted and refused.
 func TestRules(t *testing.T) {
 	seen := map[string]bool{}
-	for name, r := range builtinRules() {
+	for name, r := range builtinRules().rules {
 		if r.Stops == "" {
 			t.Errorf("%s names no attack", name)
 		}
 		if r.Inert && len(r.Acts) > 0 {
 			t.Errorf("%s is inert and has options that act", name)
 		}
-		if refusedByName(name) != nil {
+		if builtinRules().refused[name] != nil {
 			t.Errorf("%s has a rule and is refused by name", name)
 		}
 		for _, f := range strings.Split(r.Flags+r.Values+r.Maybes, "") {
@@ -157,11 +157,9 @@ func TestRules(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range refusedCommands {
-		for name := range strings.FieldsSeq(r.names) {
-			if v := Check(name+" x", Options{}); v.Accepted() || v.Hint == "" {
-				t.Errorf("%s is accepted, or refused without a hint", name)
-			}
+	for name := range builtinRules().refused {
+		if v := Check(name+" x", Options{}); v.Accepted() || v.Hint == "" {
+			t.Errorf("%s is accepted, or refused without a hint", name)
 		}
 	}
 }
@@ -201,5 +199,20 @@ func TestOperatorRules(t *testing.T) {
 	}
 	if v := Check("ls", own); v.Commands[0].Added {
 		t.Error("ls is marked as a command of the operator")
+	}
+}
+
+// TestParseRules checks that a text of rules with an unknown key or value is refused with its line.
+func TestParseRules(t *testing.T) {
+	for _, text := range []string{"a\n  unknown x\n", "a\n  is big\n", "a\n  operands things\n", "a\n  operands words least\n",
+		"a\n  operands words least 0\n", "a\n  act writes\n", "a\n  check nothing\n", "a\n  hint\n", "a\n  long\n"} {
+		if _, err := parseRules(text); err == nil || !strings.HasPrefix(err.Error(), "line 2: ") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	got, err := parseRules("a, b\n  is inert\n  operands words least 1 most 2\n  act writes: -o --out\n# c\n\na x\n  flags v")
+	if err != nil || len(got.rules) != 2 || got.rules["b"].Most != 2 || !got.rules["b"].Inert || got.nested["a x"].Flags != "v" ||
+		got.rules["a"].findAct("--out") == nil {
+		t.Errorf("%+v %v", got, err)
 	}
 }

@@ -4,12 +4,9 @@ import (
 	"strings"
 )
 
-const sedHint = "Use sed -n 'ADDRESSp' or s/…/…/ without the flags e and w; the output is returned without a file."
-
 // checkSed checks the scripts of sed. sed 4.9 and POSIX read the delimiter inside of a bracket expression as a
-// character,
-// older versions and BusyBox as the end of the pattern. A script is accepted if one reading is harmless and the other
-// reading is harmless too, or is an error that every sed reports before it runs anything.
+// character, older versions and BusyBox as the end of the pattern. A script is accepted if one reading is harmless and
+// the other reading is harmless too, or is an error that every sed reports before it runs anything.
 func checkSed(c *call) *refusal {
 	var scripts []string
 	last := 0
@@ -24,7 +21,7 @@ func checkSed(c *call) *refusal {
 	}
 	switch {
 	case scripts == nil && len(c.operands) == 0:
-		return newRefusal(sedHint, "sed has no script")
+		return newRefusal(c.rule.Hint, "sed has no script")
 	case scripts == nil:
 		scripts = []string{c.operandText(0)}
 		c.operands = c.operands[1:]
@@ -35,7 +32,7 @@ func checkSed(c *call) *refusal {
 	text := strings.Join(scripts, "\n")
 	ended := 0
 	for _, brackets := range []bool{true, false} {
-		p := &sedParser{text: text, brackets: brackets}
+		p := &sedParser{text: text, hint: c.rule.Hint, brackets: brackets}
 		r := p.parseCommands()
 		switch {
 		case r == nil:
@@ -61,7 +58,7 @@ func (c *call) literalScript(operand bool) *refusal {
 	}
 	w := &c.args[c.operands[0]]
 	if w.tilde || w.data {
-		return newRefusal(sedHint, "the script of sed is not literal")
+		return newRefusal(c.rule.Hint, "the script of sed is not literal")
 	}
 	w.makeLiteral()
 	return nil
@@ -70,6 +67,7 @@ func (c *call) literalScript(operand bool) *refusal {
 // sedParser parses a sed script.
 type sedParser struct {
 	text     string
+	hint     string
 	pos      int
 	brackets bool // a bracket expression may contain the delimiter
 	invalid  bool // the refusal is an error that every sed reports when it reads the script
@@ -97,7 +95,7 @@ func (p *sedParser) restOfLine() string {
 }
 
 func (p *sedParser) refuseScript(format string, args ...any) *refusal {
-	return newRefusal(sedHint, "the script of sed "+format, args...)
+	return newRefusal(p.hint, "the script of sed "+format, args...)
 }
 
 func (p *sedParser) parseCommands() *refusal {
@@ -252,7 +250,8 @@ func ambiguousBracket(b string) bool {
 	return false
 }
 
-// parseCommand parses one command. Its letters are those of GNU sed and BusyBox; e, w and W run a program or write a file.
+// parseCommand parses one command. Its letters are those of GNU sed and BusyBox; e, w and W run a program or write a
+// file.
 func (p *sedParser) parseCommand() *refusal {
 	c := p.peekByte()
 	p.pos++

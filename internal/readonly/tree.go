@@ -135,10 +135,10 @@ func unknownNode(c syntax.Command) *refusal {
 		"the line contains syntax other than simple commands")
 }
 
-// settableVariables lists the variables that may be set before a command, with the characters of their values besides letters
-// and digits. No value contains a leading slash, since the C library loads locale and time zone data from a path. Any
-// other variable can change the program that runs (for example LD_PRELOAD, PATH, PAGER, PYTHONPATH, AWKPATH) or the
-// parsing of options (POSIXLY_CORRECT).
+// settableVariables lists the variables that may be set before a command, with the characters of their values besides
+// letters and digits. No value contains a leading slash, since the C library loads locale and time zone data from a
+// path. Any other variable can change the program that runs (for example LD_PRELOAD, PATH, PAGER, PYTHONPATH, AWKPATH)
+// or the parsing of options (POSIXLY_CORRECT).
 var settableVariables = map[string]string{
 	"LC_ALL": "_.@-", "LANG": "_.@-", "LANGUAGE": "_.@-:", "LC_CTYPE": "_.@-", "LC_COLLATE": "_.@-",
 	"LC_MESSAGES": "_.@-",
@@ -147,8 +147,8 @@ var settableVariables = map[string]string{
 	"TIME_STYLE": "-", "BLOCK_SIZE": "-", "BLOCKSIZE": "", "QUOTING_STYLE": "-", "DEBIAN_FRONTEND": "",
 }
 
-// exactValues lists variables of which only the given values are accepted. A pager named cat, or none, starts no program of
-// an agent.
+// exactValues lists variables of which only the given values are accepted. A pager named cat, or none, starts no
+// program of an agent.
 var exactValues = map[string][]string{
 	"PAGER": {"", "cat"}, "SYSTEMD_PAGER": {"", "cat"}, "DPKG_PAGER": {"", "cat"},
 }
@@ -209,8 +209,8 @@ func isSettable(name, value string) bool {
 const redirectHint = "Accepted are >/dev/null, 2>/dev/null, &>/dev/null, 2>&1, 1>&2, </dev/null and < FILE. " +
 	"The output of the command is returned without a file."
 
-// checkRedirections checks the redirections of one statement and returns them as text. It also returns the input that they
-// leave for the command.
+// checkRedirections checks the redirections of one statement and returns them as text. It also returns the input that
+// they leave for the command.
 func (k *checker) checkRedirections(list []*syntax.Redirect, in input) (string, input, *refusal) {
 	if len(list) == 0 {
 		return "", in, nil

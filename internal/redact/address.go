@@ -28,8 +28,8 @@ func ipv4(b []byte, i, j int, add func(span)) {
 	}
 }
 
-// parseIPv4 parses four numbers up to 255 without leading zeros, joined by sign. It returns the end, or zero if there is no
-// match.
+// parseIPv4 parses four numbers up to 255 without leading zeros, joined by sign. It returns the end, or zero if there
+// is no match.
 func parseIPv4(b []byte, p int, sign byte) (stop int, a [4]byte) {
 	for n := range a {
 		from, v := p, 0
@@ -51,8 +51,8 @@ func parseIPv4(b []byte, p int, sign byte) (stop int, a [4]byte) {
 	return p, a
 }
 
-// isInformative reports whether an address is informative. Loopback, the unspecified address and masks are the same on every
-// machine.
+// isInformative reports whether an address is informative. Loopback, the unspecified address and masks are the same on
+// every machine.
 func isInformative(a [4]byte) bool { return a[0] != 0 && a[0] != 127 && a[0] != 255 }
 
 // isAddressEnd reports whether the text at stop does not continue the name, unlike in 1.2.3.4-5 or 1.2.3.4rc.
@@ -152,13 +152,14 @@ func ipv6(b []byte, i int, final bool) (end int, open bool) {
 	return i + len(text), false
 }
 
-// isSurelyAddress reports whether an address is unlikely to be a version: it is private (RFC 1918) or has no small number.
+// isSurelyAddress reports whether an address is unlikely to be a version: it is private (RFC 1918) or has no small
+// number.
 func isSurelyAddress(a [4]byte) bool {
 	return a[0] == 10 || a[0] == 172 && a[1]&0xf0 == 16 || a[0] == 192 && a[1] == 168 || slices.Min(a[:]) >= 10
 }
 
-// reverseDomains lists domains whose names contain addresses (RFC 1035, section 3.5, and services that answer with the address
-// in the name).
+// reverseDomains lists domains whose names contain addresses (RFC 1035, section 3.5, and services that answer with the
+// address in the name).
 var reverseDomains = []string{".in-addr.arpa", ".nip.io", ".sslip.io", ".xip.io"}
 
 // archives lists the suffixes of files that are named after a product version.

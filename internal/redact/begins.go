@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// findConstruct decides on a byte that can start a separate construct: '$' a password hash, '{' a credential file or an LDAP
-// hash, '::' an address. It returns the number of bytes consumed.
+// findConstruct decides on a byte that can start a separate construct: '$' a password hash, '{' a credential file or an
+// LDAP hash, '::' an address. It returns the number of bytes consumed.
 func (f *finder) findConstruct(b []byte, i int, final bool, add func(span)) (n int, open bool) {
 	var end int
 	var category Category
@@ -59,8 +59,8 @@ var cryptSchemes = []string{"1", "2", "2a", "2b", "2x", "2y", "5", "6", "7", "y"
 	"S", "scrypt", "yescrypt",
 	"argon2i", "argon2d", "argon2id", "pbkdf2", "pbkdf2-sha256", "pbkdf2-sha512", "bcrypt-sha256"}
 
-// findCryptHash finds $scheme$… with a salt and at least 13 characters of hash behind the last dollar sign. stop is the offset
-// up to which no further search is needed.
+// findCryptHash finds $scheme$… with a salt and at least 13 characters of hash behind the last dollar sign. stop is the
+// offset up to which no further search is needed.
 func findCryptHash(b []byte, i int, final bool) (end, stop int, open bool) {
 	j := i + 1
 	for j < len(b) && j-i < 16 && classes[b[j]]&(alnum_|joint) != 0 {
@@ -126,8 +126,8 @@ var (
 		"impersonated_service_account"}
 )
 
-// findCredentialFile finds a JSON object that is a credential file. It must be flat, with only string values. Its first key
-// and its type must be those of such a file, and it must have a private key, a client secret or a refresh token.
+// findCredentialFile finds a JSON object that is a credential file. It must be flat, with only string values. Its first
+// key and its type must be those of such a file, and it must have a private key, a client secret or a refresh token.
 func findCredentialFile(b []byte, i int, final bool) (end int, open bool) {
 	limit := min(len(b), i+maxObject)
 	r := jsonReader{b: b[:limit], at: i + 1}

@@ -16,9 +16,9 @@ const (
 	freshRun = 16 // the same at the start of a line
 )
 
-// keyBlock finds private keys in text armour (RFC 7468; RFC 4880, section 6.2; OpenSSH's own format): a BEGIN line whose
-// label contains PRIVATE and KEY, and the text after it. Line ends may be of any kind, including escaped ones. Lines
-// may have indents, quotes, numbers or time stamps.
+// keyBlock finds private keys in text armour (RFC 7468; RFC 4880, section 6.2; OpenSSH's own format): a BEGIN line
+// whose label contains PRIVATE and KEY, and the text after it. Line ends may be of any kind, including escaped ones.
+// Lines may have indents, quotes, numbers or time stamps.
 //
 //   - If an END is within reach and any word precedes it, the find extends to the END.
 //   - Without an END (the text was cut), the find ends at the last character that is certainly key. For a BEGIN line that
@@ -60,8 +60,8 @@ func (k *keyBlock) shiftOffsets(n int) {
 	k.good -= n
 }
 
-// findHeader finds the next BEGIN line of a private key and enters the block. If it finds no such line, pos is the first
-// offset at which one could still begin.
+// findHeader finds the next BEGIN line of a private key and enters the block. If it finds no such line, pos is the
+// first offset at which one could still begin.
 func (k *keyBlock) findHeader(b []byte, final bool) bool {
 	for {
 		i := bytes.Index(b[k.pos:], []byte(beginMark))
@@ -177,8 +177,8 @@ func (k *keyBlock) noteKeyByte() {
 	}
 }
 
-// noteOtherByte processes any other character. After a line end, the next word is at the start of a line; decoration does not
-// change that.
+// noteOtherByte processes any other character. After a line end, the next word is at the start of a line; decoration
+// does not change that.
 func (k *keyBlock) noteOtherByte(b []byte, c byte) {
 	k.endRun(b, c)
 	line := c == '\n' || c == '\r' || k.escape && (c == 'n' || c == 'r')

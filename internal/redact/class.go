@@ -132,8 +132,8 @@ func (s shape) isRandom() bool {
 	return s.turns*4 >= s.n && s.digits*12 >= s.n && s.digits < s.n-s.others
 }
 
-// isCamelCase reports whether a text consists of words in camel case. Their lower-case letters stand in groups of three or
-// more; in random text of both cases they stand in ones and twos.
+// isCamelCase reports whether a text consists of words in camel case. Their lower-case letters stand in groups of three
+// or more; in random text of both cases they stand in ones and twos.
 func (s shape) isCamelCase() bool { return s.uppers > 0 && s.lowers > 0 && s.lowers*2 > s.turns*3 }
 
 // isMixedRandom reports whether a text is random with letters of both cases and digits.

@@ -43,31 +43,24 @@ func (f *finder) findAtColon(b []byte, i, j int, kinds class, final bool, add fu
 		}
 		return s.end, open
 	}
+	s, open := byteRange{}, false
 	if kinds&letter != 0 && i >= 6 && b[i-1] == ':' {
-		if s, open := findStarredPgpass(b, i, j, final); open || s.end > 0 {
-			if s.end > 0 {
-				add(span{s.start, s.end, Password})
-			}
-			return s.end, open
-		}
+		s, open = findStarredPgpass(b, i, j, final)
 	}
-	if s, open := findPgpass(b, i, j, final); open || s.end > 0 {
-		if s.end > 0 {
-			add(span{s.start, s.end, Password})
-		}
-		return s.end, open
+	if !open && s.end == 0 {
+		s, open = findPgpass(b, i, j, final)
 	}
-	if s, open := findMySQLDSN(b, i, j, final); open || s.end > 0 {
-		if s.end > 0 {
-			add(span{s.start, s.end, Password})
-		}
-		return s.end, open
+	if !open && s.end == 0 {
+		s, open = findMySQLDSN(b, i, j, final)
 	}
-	return 0, false
+	if s.end > 0 {
+		add(span{s.start, s.end, Password})
+	}
+	return s.end, open
 }
 
-// findTelegramToken finds the token of a Telegram bot: its number, a colon, and 35 characters that begin with AA. In a URL the
-// number follows "bot".
+// findTelegramToken finds the token of a Telegram bot: its number, a colon, and 35 characters that begin with AA. In a
+// URL the number follows "bot".
 func findTelegramToken(b []byte, i, j int, kinds class, final bool) (byteRange, bool) {
 	for n := 8; n <= 10 && kinds&slash != 0 && j-n-len("bot") >= i && classes[b[j-1]]&digit != 0; n++ {
 		if at := j - n - len("bot"); string(b[at:at+len("bot")]) == "bot" && runEnd(b[:j], j-n, digit) == j {

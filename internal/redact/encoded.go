@@ -77,8 +77,8 @@ func (e *encodedFinder) scan(b []byte, final bool, add func(span)) int {
 	}
 }
 
-// searchDecoded decodes text by each encoding that has a sign in it, and searches the result. at has the offset in the whole
-// text of each byte of text; if it is nil, the offsets are equal.
+// searchDecoded decodes text by each encoding that has a sign in it, and searches the result. at has the offset in the
+// whole text of each byte of text; if it is nil, the offsets are equal.
 func (e *encodedFinder) searchDecoded(text []byte, at []int32, depth int, add func(span)) {
 	for _, enc := range encodings {
 		if !enc.isUsedIn(text) {
@@ -175,8 +175,8 @@ func (enc *encoding) isUsedIn(text []byte) bool {
 	}
 }
 
-// decodeText returns text with its encoded signs decoded, and the origin of each byte. A last extra element is the end of
-// text.
+// decodeText returns text with its encoded signs decoded, and the origin of each byte. A last extra element is the end
+// of text.
 func (enc *encoding) decodeText(text []byte, at []int32) (plain []byte, from []int32) {
 	origin := func(i int) int32 {
 		if at == nil {

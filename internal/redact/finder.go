@@ -30,8 +30,8 @@ type finder struct {
 	depth  int            // layers of encoding around this text
 }
 
-// failedSearches records searches for a construct that started at several offsets and found nothing. It limits how often the same
-// text is read, for example in key=key=key=…
+// failedSearches records searches for a construct that started at several offsets and found nothing. It limits how
+// often the same text is read, for example in key=key=key=…
 type failedSearches struct{ from, to, tries int }
 
 // maxDry is how often the same text may be read.
@@ -39,8 +39,8 @@ const maxDry = 4
 
 func (d *failedSearches) isExhausted(i int) bool { return i < d.to && d.tries > maxDry }
 
-// noteMiss records that nothing was found between i and end. It may be called twice for the same offset, if the finder had
-// to wait there for another reason.
+// noteMiss records that nothing was found between i and end. It may be called twice for the same offset, if the finder
+// had to wait there for another reason.
 func (d *failedSearches) noteMiss(i, end int) {
 	switch {
 	case i >= d.to:
@@ -109,8 +109,8 @@ func (f *finder) scan(b []byte, final bool, add func(span)) int {
 	return f.next
 }
 
-// skipPlain skips plain text: short words that expect no value, with only bytes between them that cannot start a find. Most
-// text is like that.
+// skipPlain skips plain text: short words that expect no value, with only bytes between them that cannot start a find.
+// Most text is like that.
 func (f *finder) skipPlain(b []byte) {
 	i, sep, last := f.next, f.sep, f.last
 	for i < len(b) {

@@ -103,8 +103,8 @@ func sixBits(c byte) (byte, bool) {
 	return 0, false
 }
 
-// escapedForms returns the secret itself, its JSON escapes by common encoders (once, and twice for JSON inside JSON), and
-// its percent-encodings by common encoders.
+// escapedForms returns the secret itself, its JSON escapes by common encoders (once, and twice for JSON inside JSON),
+// and its percent-encodings by common encoders.
 func escapedForms(s string) []string {
 	plain, html, ascii := jsonText(s, false), jsonText(s, true), jsonASCII(s)
 	list := []string{
@@ -250,7 +250,8 @@ func (x *index) scan(b []byte, from int, final bool, add func(span)) int {
 	return len(b)
 }
 
-// skipRejected returns the first offset at or after i that the filter cannot reject. It rejects none of the last three offsets.
+// skipRejected returns the first offset at or after i that the filter cannot reject. It rejects none of the last three
+// offsets.
 func (x *index) skipRejected(b []byte, i int) int {
 	filter, short := (*[1 << filterBits / 64]uint64)(x.filter), len(x.short) > 0
 	for ; i+4 <= len(b); i++ {
@@ -262,8 +263,8 @@ func (x *index) skipRejected(b []byte, i int) int {
 	return i
 }
 
-// longestMatch returns the length of the longest pattern that is a prefix of b, or zero, and whether more bytes could change the
-// result.
+// longestMatch returns the length of the longest pattern that is a prefix of b, or zero, and whether more bytes could
+// change the result.
 func (x *index) longestMatch(b []byte) (n int, category string, open bool) {
 	n, category, open = x.short.longestMatch(b)
 	if len(b) < 4 {
@@ -276,8 +277,8 @@ func (x *index) longestMatch(b []byte) (n int, category string, open bool) {
 	return n, category, open || more
 }
 
-// matchStart returns how many bytes of b match the form, or zero, and whether more bytes could lead to a match or extend it
-// by one.
+// matchStart returns how many bytes of b match the form, or zero, and whether more bytes could lead to a match or
+// extend it by one.
 func (f form) matchStart(b []byte) (n int, open bool) {
 	k := min(len(b), len(f.lead))
 	if string(b[:k]) != f.lead[:k] {
@@ -352,8 +353,8 @@ func (k bucket) searchText(b []byte) (i int, there bool) {
 	return low, low < len(k) && k[low].text == string(b)
 }
 
-// longestPrefix returns the node with the longest text that is a prefix of b: n or one of its ancestors. No text that sorts
-// between n and b may be a prefix of b.
+// longestPrefix returns the node with the longest text that is a prefix of b: n or one of its ancestors. No text that
+// sorts between n and b may be a prefix of b.
 func (n *node) longestPrefix(b []byte) *node {
 	common := 0
 	for most := min(len(b), len(n.text)); common < most && b[common] == n.text[common]; common++ {
@@ -364,8 +365,8 @@ func (n *node) longestPrefix(b []byte) *node {
 	return n
 }
 
-// longestMatch returns the length of the longest pattern that is a prefix of b, or zero, and whether more bytes could change the
-// result.
+// longestMatch returns the length of the longest pattern that is a prefix of b, or zero, and whether more bytes could
+// change the result.
 func (k bucket) longestMatch(b []byte) (n int, category string, open bool) {
 	if len(k) == 0 {
 		return 0, "", false

@@ -105,8 +105,8 @@ func clientSecret(b []byte) bool {
 		slices.Contains([]string{"client", "app", "shared"}, string(m.partAt(m.parts-2)))
 }
 
-// isValueInList reports whether, of two strings joined by a comma, the second is the value of the first: the name must have
-// several parts, and the value must not be a word. In a list of names, both are of one kind.
+// isValueInList reports whether, of two strings joined by a comma, the second is the value of the first: the name must
+// have several parts, and the value must not be a word. In a list of names, both are of one kind.
 func (q *candidate) isValueInList(val []byte) bool {
 	m := parseName(q.name)
 	return m.parts > 1 && !isIdentifier(val) && (shapeOf(val).digits > 0 || shapeOf(val).isRandom())
@@ -174,8 +174,8 @@ func (q *candidate) isEnvName() bool {
 	return s.lowers == 0 && s.others > 0
 }
 
-// wordBeforeLast returns the word before the last one. If the last one is longer than a name, it returns nothing, because the
-// text before it may be gone.
+// wordBeforeLast returns the word before the last one. If the last one is longer than a name, it returns nothing,
+// because the text before it may be gone.
 func (f *finder) wordBeforeLast(b []byte) parsedName {
 	if f.last.end-f.last.start > maxName {
 		return parsedName{}
@@ -183,7 +183,8 @@ func (f *finder) wordBeforeLast(b []byte) parsedName {
 	return wordBefore(b, f.last.start)
 }
 
-// followsSetCommand reports whether the last word follows a command or directive that assigns it the next word: setenv, ENV, set.
+// followsSetCommand reports whether the last word follows a command or directive that assigns it the next word: setenv,
+// ENV, set.
 func (f *finder) followsSetCommand(b []byte) bool {
 	m := f.wordBeforeLast(b)
 	return m.equalsText("setenv") || m.equalsText("env") || m.equalsText("set")
@@ -201,7 +202,8 @@ func (f *finder) isQuotedArgument(b []byte) bool {
 	return i > 1 && f.last.end-i <= maxName && classes[b[i-1]]&quote != 0 && b[i-2] == '('
 }
 
-// followsHarmlessWord reports whether the word before the last shows that the value is not secret, such as cache in "cache key".
+// followsHarmlessWord reports whether the word before the last shows that the value is not secret, such as cache in
+// "cache key".
 func (f *finder) followsHarmlessWord(b []byte) bool {
 	m := f.wordBeforeLast(b)
 	return m.parts > 0 && harmless.has(m.partAt(m.parts-1))
@@ -224,8 +226,8 @@ func isMnemonic(val []byte) bool {
 	})
 }
 
-// followsNetrcLogin reports whether the login of a .netrc file precedes i on the same line or the one before. There, password needs
-// no separator.
+// followsNetrcLogin reports whether the login of a .netrc file precedes i on the same line or the one before. There,
+// password needs no separator.
 func followsNetrcLogin(b []byte, i int) bool {
 	line := lineBefore(b, i)
 	if start := i - len(line); start > 0 && len(bytes.Fields(line)) == 1 {
@@ -315,7 +317,8 @@ func (q *candidate) judgeArgument(f *finder, all byteRange) (byteRange, Category
 		(s.digits > 0 || s.others > 0 || s.isRandom() || s.uppers > 1 && s.lowers > 1)), Password
 }
 
-// isAttachedPassword reports whether the word is -pPASSWORD of a command with that syntax: MySQL's, or 7z if it contains a digit.
+// isAttachedPassword reports whether the word is -pPASSWORD of a command with that syntax: MySQL's, or 7z if it
+// contains a digit.
 func isAttachedPassword(b []byte, i, j int) bool {
 	if i > 0 && classes[b[i-1]]&(gap|quote) == 0 { // for example an escaped dash in roff
 		return false

@@ -12,8 +12,8 @@ const (
 	maxLayer = 16 << 10 // characters that are held back; longer text is examined in pieces
 )
 
-// findInBase64 decides on a word of base64 (RFC 4648, either alphabet) that may continue over full lines. If its content has a
-// find, all of it is hidden.
+// findInBase64 decides on a word of base64 (RFC 4648, either alphabet) that may continue over full lines. If its
+// content has a find, all of it is hidden.
 func (f *finder) findInBase64(b []byte, i, j int, kinds class, final bool, add func(span)) (int, bool) {
 	if f.depth >= maxDepth || i < f.blob || j-i < minLayer || kinds&dot != 0 || kinds&upper == 0 || kinds&lower == 0 {
 		return 0, false
@@ -44,7 +44,8 @@ func (f *finder) findInBase64(b []byte, i, j int, kinds class, final bool, add f
 	return end, false
 }
 
-// looksDecodable reports whether base64 begins like text or like a private key. Random data usually fails within three bytes.
+// looksDecodable reports whether base64 begins like text or like a private key. Random data usually fails within three
+// bytes.
 func looksDecodable(w []byte) bool {
 	w = w[:min(len(w), 64)&^3]
 	var text [48]byte
@@ -194,8 +195,8 @@ func (f *finder) keyLine(b []byte, i, j int, kinds class) bool {
 	return len(bytes.TrimLeft(lineBefore(b, i), " \t+->|")) == 0 && s.isRandom() && s.digits > 0 && !s.hex
 }
 
-// trackArmour records whether the following text is in armour that is not private, such as a certificate, a public key or
-// a signature. Private keys in armour are found by block.
+// trackArmour records whether the following text is in armour that is not private, such as a certificate, a public key
+// or a signature. Private keys in armour are found by block.
 func (f *finder) trackArmour(w []byte) {
 	switch {
 	case bytes.HasSuffix(w, []byte("-BEGIN")), string(w) == "Public-Lines":

@@ -176,7 +176,8 @@ func (q *candidate) echoesName(val []byte) bool {
 	return len(last) > 2 && bytes.Equal(v.partAt(v.parts-1), last) && isIdentifier(val)
 }
 
-// isIdentifierPath reports whether val consists of names joined by dots, colons and arrows, each beginning with a letter.
+// isIdentifierPath reports whether val consists of names joined by dots, colons and arrows, each beginning with a
+// letter.
 func isIdentifierPath(val []byte) bool {
 	for _, part := range bytes.FieldsFunc(val, func(r rune) bool { return strings.ContainsRune(".:->", r) }) {
 		if classes[part[0]]&letter == 0 && part[0] != '_' {
@@ -186,9 +187,10 @@ func isIdentifierPath(val []byte) bool {
 	return true
 }
 
-// isIdentifier reports whether val is a program identifier: words in camel case or joined by underscores, and few digits.
-// A word must have three letters, with vowels. Of random texts of letters and digits, two percent look like that at 16
-// characters, half a percent at 24. The function is therefore used only if a value has no quotes or is short.
+// isIdentifier reports whether val is a program identifier: words in camel case or joined by underscores, and few
+// digits. A word must have three letters, with vowels. Of random texts of letters and digits, two percent look like
+// that at 16 characters, half a percent at 24. The function is therefore used only if a value has no quotes or is
+// short.
 func isIdentifier(val []byte) bool {
 	words, letters, digits, joins := 0, 0, 0, 0
 	for i := 0; i < len(val); {
@@ -231,8 +233,8 @@ func wordEnd(val []byte, i int) int {
 	return n
 }
 
-// isPronounceable reports whether letters could be a word: at least a quarter are vowels, and at most three other letters are in
-// a row.
+// isPronounceable reports whether letters could be a word: at least a quarter are vowels, and at most three other
+// letters are in a row.
 func isPronounceable(w []byte) bool {
 	vowels, row := 0, 0
 	for _, c := range w {
@@ -247,8 +249,8 @@ func isPronounceable(w []byte) bool {
 	return vowels*4 >= len(w) && vowels*4 <= len(w)*3
 }
 
-// isConstant reports whether val is a number in a program, for example 0x115 or 1.302103, or the identifier of a Windows
-// user.
+// isConstant reports whether val is a number in a program, for example 0x115 or 1.302103, or the identifier of a
+// Windows user.
 func isConstant(val []byte) bool {
 	if bytes.HasPrefix(val, []byte("S-1-")) {
 		return runEnd(val, 4, digit|joint) == len(val)
@@ -259,8 +261,8 @@ func isConstant(val []byte) bool {
 	return len(val) > 2 && runEnd(val, 0, digit|dot) == len(val) && bytes.IndexByte(val, '.') > 0
 }
 
-// isSecretPhrase reports whether a value of several words is secret: it must be quoted after a separator and must not be a
-// text for users. In doubt it is secret.
+// isSecretPhrase reports whether a value of several words is secret: it must be quoted after a separator and must not
+// be a text for users. In doubt it is secret.
 func (q *candidate) isSecretPhrase(val []byte, quoted bool) bool {
 	signed := q.sep.eq+q.sep.colons > 0 && !q.sep.comma && !q.sep.pipe && !q.sep.typed
 	if !signed || !quoted || !q.isOpeningQuote() || !hasWordEdges(val) || isSentence(val) || isSubstituted(val) {
@@ -275,8 +277,8 @@ func (q *candidate) isSecretPhrase(val []byte, quoted bool) bool {
 	return false
 }
 
-// extendYAMLLine returns the end of a YAML password that continues after a space. If it has no quotes, it extends to a comment or
-// the end of the line, provided that no other name follows.
+// extendYAMLLine returns the end of a YAML password that continues after a space. If it has no quotes, it extends to a
+// comment or the end of the line, provided that no other name follows.
 func (q *candidate) extendYAMLLine(f *finder, end int, final bool) (int, bool) {
 	if q.ask != forSecret || q.sep.colons != 1 || q.sep.eq > 0 || q.sep.opened != 0 || !q.sep.space ||
 		end == len(q.b) || q.b[end] != ' ' {
@@ -317,8 +319,8 @@ func (q *candidate) isExactName() bool {
 		flattenName(q.name))
 }
 
-// isOpeningQuote reports whether the quote opens the value. In "password: " + x, it closes a string that began before the
-// name.
+// isOpeningQuote reports whether the quote opens the value. In "password: " + x, it closes a string that began before
+// the name.
 func (q *candidate) isOpeningQuote() bool {
 	if q.sep.quoted {
 		return true

@@ -2,12 +2,14 @@ package redact
 
 import (
 	"bytes"
+	_ "embed"
 	"slices"
 	"strings"
 	"sync"
 )
 
-// parsedName is a name in lower case without the characters that join its parts. Parts are separated by joints or camel case.
+// parsedName is a name in lower case without the characters that join its parts. Parts are separated by joints or camel
+// case.
 type parsedName struct {
 	text  [maxName]byte
 	n     int
@@ -140,37 +142,22 @@ const (
 	forAuth               // Authorization: …: a scheme, or a token
 )
 
-// nameEndings returns the endings of names of secrets, in lower case and without the characters that join their parts.
+//go:embed data/own-endings.txt
+var endingText string
+
+// nameEndings returns the endings of names of secrets, with the kind of value that such a name expects.
 func nameEndings() map[string]valueKind {
-	return map[string]valueKind{
-		"password": forSecret, "passwd": forSecret, "passwort": forSecret, "passphrase": forSecret, "pwd": forSecret,
-		"passcode": forSecret, "userpass": forSecret, "dbpass": forSecret, "rootpass": forSecret,
-		"adminpass": forSecret,
-		"storepass": forSecret, "keypass": forSecret, "bindpass": forSecret, "securestring": forSecret,
-		// of other languages
-		"kennwort": forSecret, "senha": forSecret, "contrasena": forSecret, "wachtwoord": forSecret,
-		"motdepasse": forSecret,
-		"psk":        forSecret, "privatekey": forSecret, "masterkey": forToken, "secret": forToken,
-		"token": forToken, "apikey": forToken, "secretkey": forToken, "accesskey": forToken, "authkey": forToken,
-		"signingkey": forToken, "encryptionkey": forToken, "accountkey": forToken, "clientkey": forToken,
-		"servicekey": forToken,
-		"sharedkey":  forToken, "sharedaccesskey": forToken, "subscriptionkey": forToken, "licensekey": forToken,
-		"sessionkey": forToken,
-		"credential": forToken, "credentials": forToken, "phrase": forToken, "creds": forToken, "cred": forToken,
-		"auth": forToken, "apitoken": forToken, "jwt": forToken,
-		"sessionid": forToken, "session": forToken, "sid": forToken, "connectsid": forToken, "clientsecret": forToken,
-		"signature": forToken, "sig": forToken, "csrf": forToken, "otp": forToken, "mnemonic": forToken,
-		"seed":      forToken,
-		"phpsessid": forToken, "sessid": forToken, "secretkeybase": forToken, "passwordhash": forToken,
-		"seedphrase": forToken, "recoveryphrase": forToken,
-		"clientkeydata": forToken, "webhook": forToken, "webhookurl": forToken, "login": forKey,
-		"connectionstring": forKey,
-		"key":              forKey, "apicode": forKey, "salt": forKey, "serial": nothing,
-		"bearer": forScheme, "basic": forScheme, "negotiate": forScheme,
-		"bindpw": forArgument, "rocommunity": forArgument, "rwcommunity": forArgument, "community": forArgument,
-		"requirepass": forArgument, "masterauth": forArgument,
-		"authorization": forAuth,
+	kinds := map[string]valueKind{"secret": forSecret, "token": forToken, "key": forKey, "scheme": forScheme,
+		"argument": forArgument, "auth": forAuth, "nothing": nothing}
+	endings := map[string]valueKind{}
+	for row := range strings.Lines(stripComments(endingText)) {
+		if words := strings.Fields(row); len(words) > 0 {
+			for _, w := range words[1:] {
+				endings[w] = kinds[words[0]]
+			}
+		}
 	}
+	return endings
 }
 
 // ending is one of endings.
@@ -220,8 +207,8 @@ func wordSet(words string) map[string]bool {
 	return set
 }
 
-// betweenWords has the words that may stand between the name of a variable and its value, or between the name of a secret
-// and the secret.
+// betweenWords has the words that may stand between the name of a variable and its value, or between the name of a
+// secret and the secret.
 var (
 	betweenWords = vocabulary{text: "string str is was be equals const char text by"}
 	typeWords    = vocabulary{text: "string str char text"} // after the name and a colon

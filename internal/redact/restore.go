@@ -162,9 +162,9 @@ func (t *Table) keptLen(s []byte) int {
 	return len(token)
 }
 
-// restorableRange returns the part of an input in which pseudonyms may be restored. In a path, that is all of it (Give excepts
-// tenant names, because path cleaning changes a path with such a name). In other inputs, it is the host if that is
-// exactly one token. A token inside a longer name would reveal its text to the server of that name's domain.
+// restorableRange returns the part of an input in which pseudonyms may be restored. In a path, that is all of it (Give
+// excepts tenant names, because path cleaning changes a path with such a name). In other inputs, it is the host if that
+// is exactly one token. A token inside a longer name would reveal its text to the server of that name's domain.
 func restorableRange(inputType, s string) (from, to int) {
 	switch inputType {
 	case "path", "subpath":
@@ -182,8 +182,8 @@ func restorableRange(inputType, s string) (from, to int) {
 	return 0, 0
 }
 
-// wholeHostToken returns the bounds of a token that is the whole host at offset i. The host extends to the end of s or, if more
-// is set, to a character that ends a host (RFC 3986, section 3.2).
+// wholeHostToken returns the bounds of a token that is the whole host at offset i. The host extends to the end of s or,
+// if more is set, to a character that ends a host (RFC 3986, section 3.2).
 func wholeHostToken(s string, i int, more bool) (from, to int) {
 	from = i
 	if more && strings.HasPrefix(s[i:], "["+mark) { // an IPv6 address in brackets
@@ -211,8 +211,8 @@ func wholeHostToken(s string, i int, more bool) (from, to int) {
 	return 0, 0
 }
 
-// possibleAuthority returns the part of the rest of a URL that some parser may take for the authority: in "host?@other/", some
-// use the last @.
+// possibleAuthority returns the part of the rest of a URL that some parser may take for the authority: in
+// "host?@other/", some use the last @.
 func possibleAuthority(rest string) string {
 	if i := strings.IndexByte(rest, '/'); i >= 0 {
 		return rest[:i]

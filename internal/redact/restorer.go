@@ -85,8 +85,8 @@ func (r *Restorer) writeDecided(final bool) {
 	r.held = append(r.held[:0], rest...)
 }
 
-// restoreStep restores into out until out has the size of a piece, or until the rest needs more bytes; then more is false. The
-// text of a single token may exceed the piece.
+// restoreStep restores into out until out has the size of a piece, or until the rest needs more bytes; then more is
+// false. The text of a single token may exceed the piece.
 func (r *Restorer) restoreStep(b []byte, final bool) (rest []byte, more bool) {
 	r.t.mu.RLock()
 	defer r.t.mu.RUnlock()
@@ -137,10 +137,10 @@ const (
 	tokenStart  = "[REDACTED"  // mark without its underscore
 )
 
-// missCollector searches for tokens that are not restored: tokens that the table does not have, and tokens that it has but in
-// a spelling as models produce them: in lower case, escaped for Markdown or a regular expression, percent-encoded.
-// Redaction does not escape such a spelling, so to restore it would change a text that contains it literally. misses
-// holds [maxSpelling] bytes and the first misses.
+// missCollector searches for tokens that are not restored: tokens that the table does not have, and tokens that it has
+// but in a spelling as models produce them: in lower case, escaped for Markdown or a regular expression,
+// percent-encoded. Redaction does not escape such a spelling, so to restore it would change a text that contains it
+// literally. misses holds [maxSpelling] bytes and the first misses.
 type missCollector struct {
 	t     *Table
 	held  []byte
@@ -207,8 +207,8 @@ func openBracketLen(b []byte) int {
 	return 0
 }
 
-// parseSpelling reads the text after the word up to the closing bracket. It returns the token that is meant, and the length
-// read.
+// parseSpelling reads the text after the word up to the closing bracket. It returns the token that is meant, and the
+// length read.
 func parseSpelling(b []byte) (token string, n int) {
 	out := []byte(tokenStart)
 	for n < len(b) {

@@ -61,12 +61,12 @@ const (
 // Compile checks c.
 func Compile(c Config) (*Rules, error) {
 	if len(c.Patterns) > maxPatterns || len(c.Allow) > maxPatterns {
-		return nil, invalidConfig(fmt.Sprintf("more than %d patterns", maxPatterns), "join some of them with |")
+		return nil, bailey.Invalid.New(fmt.Sprintf("more than %d patterns", maxPatterns), "join some of them with |")
 	}
 	r := &Rules{without: map[Category]bool{}}
 	for _, w := range c.Without {
 		if !slices.Contains(Categories(), w) {
-			return nil, invalidConfig(fmt.Sprintf("category %q is not built in", w),
+			return nil, bailey.Invalid.New(fmt.Sprintf("category %q is not built in", w),
 				"the built-in ones are "+strings.Join(Categories(), ", "))
 		}
 		r.without[w] = true
@@ -88,18 +88,14 @@ func Compile(c Config) (*Rules, error) {
 	return r, nil
 }
 
-func invalidConfig(message, hint string) error {
-	return bailey.Invalid.New(message, hint)
-}
-
 func (p Pattern) compilePattern(n int) (compiled, error) {
 	what := fmt.Sprintf("pattern %d (%s)", n, p.Category)
 	if p.Category == "" || cleanCategory(p.Category) != p.Category {
-		return compiled{}, invalidConfig(fmt.Sprintf("pattern %d has the category %q", n, p.Category),
+		return compiled{}, bailey.Invalid.New(fmt.Sprintf("pattern %d has the category %q", n, p.Category),
 			"a category is A-Z, 0-9 and underscores, a letter first, 32 at most")
 	}
 	if Pseudonym(p.Category) { // it would be restored without a rule
-		return compiled{}, invalidConfig(what+
+		return compiled{}, bailey.Invalid.New(what+
 			" has the category of a pseudonym, which needs no permit to be given back", "give it a name of its own, such as OWN_"+p.Category)
 	}
 	re, err := compileRegexp(what, p.Regexp)
@@ -107,19 +103,19 @@ func (p Pattern) compilePattern(n int) (compiled, error) {
 		return compiled{}, err
 	}
 	if re.MatchString("") {
-		return compiled{}, invalidConfig(what+" matches the empty text", "let it want one character at least")
+		return compiled{}, bailey.Invalid.New(what+" matches the empty text", "let it want one character at least")
 	}
 	literal, _ := re.LiteralPrefix()
 	k := compiled{p.Category, re, []byte(literal)}
 	for _, e := range p.Hides {
 		if len(k.findSpans([]byte(e))) == 0 {
-			return compiled{}, invalidConfig(fmt.Sprintf("%s finds nothing in its example %q", what, e),
+			return compiled{}, bailey.Invalid.New(fmt.Sprintf("%s finds nothing in its example %q", what, e),
 				"change the expression or the example in hides")
 		}
 	}
 	for _, e := range p.Leaves {
 		if len(k.findSpans([]byte(e))) > 0 {
-			return compiled{}, invalidConfig(fmt.Sprintf("%s finds something in %q", what, e),
+			return compiled{}, bailey.Invalid.New(fmt.Sprintf("%s finds something in %q", what, e),
 				"change the expression or the example in leaves")
 		}
 	}
@@ -129,7 +125,7 @@ func (p Pattern) compilePattern(n int) (compiled, error) {
 func (a Allow) compileAllow(n int) (allowed, error) {
 	what := fmt.Sprintf("allowance %d", n)
 	if a.Category != "" && cleanCategory(a.Category) != a.Category {
-		return allowed{}, invalidConfig(fmt.Sprintf("%s has the category %q", what, a.Category),
+		return allowed{}, bailey.Invalid.New(fmt.Sprintf("%s has the category %q", what, a.Category),
 			"a category is A-Z, 0-9 and underscores, a letter first, 32 at most")
 	}
 	if _, err := compileRegexp(what, a.Regexp); err != nil {
@@ -141,7 +137,7 @@ func (a Allow) compileAllow(n int) (allowed, error) {
 	}
 	for _, e := range a.Passes {
 		if !re.MatchString(e) {
-			return allowed{}, invalidConfig(fmt.Sprintf("%s does not match its example %q as a whole", what, e),
+			return allowed{}, bailey.Invalid.New(fmt.Sprintf("%s does not match its example %q as a whole", what, e),
 				"change the expression or the example in passes")
 		}
 	}
@@ -150,7 +146,7 @@ func (a Allow) compileAllow(n int) (allowed, error) {
 
 func compileRegexp(what, text string) (*regexp.Regexp, error) {
 	if text == "" || len(text) > maxPattern {
-		return nil, invalidConfig(fmt.Sprintf("%s has a regular expression of %d bytes", what, len(text)),
+		return nil, bailey.Invalid.New(fmt.Sprintf("%s has a regular expression of %d bytes", what, len(text)),
 			"between 1 and 4096 are possible")
 	}
 	re, err := regexp.Compile(text)

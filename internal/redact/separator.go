@@ -34,7 +34,8 @@ func (s *separator) noteByte(k class) {
 	}
 }
 
-// extendSeparator processes a byte between a name and its value. It returns false if the byte cannot be part of a separator.
+// extendSeparator processes a byte between a name and its value. It returns false if the byte cannot be part of a
+// separator.
 func (f *finder) extendSeparator(b []byte, i int, k class) bool {
 	s := &f.sep
 	c := b[i]

@@ -127,8 +127,8 @@ func (s *stream) emitUntil(hold int, final bool) {
 	}
 }
 
-// spareTokens removes tokens and escapes from the finds, so that nothing is hidden twice. The whole text must have been fed
-// at once.
+// spareTokens removes tokens and escapes from the finds, so that nothing is hidden twice. The whole text must have been
+// fed at once.
 func (s *stream) spareTokens() {
 	var all []byteRange
 	for i := 0; i < len(s.v.raw); {
@@ -159,8 +159,8 @@ func (s *stream) spareTokens() {
 	s.finds = finds
 }
 
-// writePlain writes text outside finds and escapes every mark in it. If the text was already redacted, tokens and escapes
-// stay.
+// writePlain writes text outside finds and escapes every mark in it. If the text was already redacted, tokens and
+// escapes stay.
 func (s *stream) writePlain(data []byte) {
 	for {
 		i := bytes.Index(data, []byte(mark))

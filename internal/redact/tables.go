@@ -145,8 +145,8 @@ func (p *prefix) mayBeInner() bool {
 	return len(p.text) >= minInner && strings.ContainsAny(p.text, "_-./+~%")
 }
 
-// findToken finds the longest token of a known kind that begins at i, in a word that begins at start. It also returns how
-// many bytes it read.
+// findToken finds the longest token of a known kind that begins at i, in a word that begins at start. It also returns
+// how many bytes it read.
 func (t *tables) findToken(b []byte, start, i int, final bool) (end int, category Category, read int, open bool) {
 	k := foldThree(b[i], b[i+1], b[i+2])
 	fresh := i == start || classes[b[i-1]]&slash != 0
@@ -184,15 +184,15 @@ func longestPart(text []byte) (part []byte) {
 	return part
 }
 
-// looksLikeWords reports whether a text consists of words joined by underscores or camel case, or repeats x: text that follows a
-// short prefix by chance.
+// looksLikeWords reports whether a text consists of words joined by underscores or camel case, or repeats x: text that
+// follows a short prefix by chance.
 func looksLikeWords(s shape) bool {
 	return s.lowers > 0 && !s.isRandom() && !s.hex && (s.others > 0 || s.digits == 0) || s.uppers == s.n && s.n < 12
 }
 
-// matchToken returns the length of the token at the start of b, and how many bytes it read. A token that is shorter than all
-// known ones may have been cut or be of a newer kind. It counts if it has at least two digits and six tenths of the
-// known length.
+// matchToken returns the length of the token at the start of b, and how many bytes it read. A token that is shorter
+// than all known ones may have been cut or be of a newer kind. It counts if it has at least two digits and six tenths
+// of the known length.
 func (p *prefix) matchToken(b []byte, final bool) (n, read int, open bool) {
 	k := min(len(b), len(p.text))
 	head := string(b[:k])
@@ -227,4 +227,22 @@ func (p *prefix) matchToken(b []byte, final bool) (n, read int, open bool) {
 		return n, n, false
 	}
 	return 0, n, false
+}
+
+// Keywords returns the prefixes and names of the detectors, as a keyword matcher would need them.
+func Keywords() []string {
+	var all []string
+	t := builtIn()
+	for _, rows := range t.prefixes {
+		for _, p := range rows {
+			all = append(all, strings.ToLower(p.text))
+		}
+	}
+	for e := range nameEndings() {
+		all = append(all, e)
+	}
+	for s := range t.services {
+		all = append(all, s)
+	}
+	return all
 }

@@ -37,9 +37,9 @@ func findOracleThin(b []byte, i, k int, final bool, add func(span)) (int, bool) 
 	return end, false
 }
 
-// findInURL finds user and password in a URL whose scheme is b[i:j]. If the scheme only gives a location (such as http, git
-// or ssh), the secret extends to the end of host and port. If it says how to connect, the whole URL is secret. A URL
-// can also be a secret as a whole, and its host can be the name of a tenant.
+// findInURL finds user and password in a URL whose scheme is b[i:j]. If the scheme only gives a location (such as http,
+// git or ssh), the secret extends to the end of host and port. If it says how to connect, the whole URL is secret. A
+// URL can also be a secret as a whole, and its host can be the name of a tenant.
 func (f *finder) findInURL(b []byte, i, j int, final bool, add func(span)) (int, bool) {
 	from := j + len("://")
 	to, open := urlEnd(b, from, maxAuthority, "/?#", final)

@@ -10,8 +10,8 @@ const maxPhrase = 24 * 9
 // maxTries limits how many offsets in one word are examined at length.
 const maxTries = 16
 
-// decideValue decides on the text at v, the value that the last word expects. It returns the end of the find, or v if there
-// is none. If open is set, it must wait for more bytes.
+// decideValue decides on the text at v, the value that the last word expects. It returns the end of the find, or v if
+// there is none. If open is set, it must wait for more bytes.
 func (f *finder) decideValue(b []byte, v int, final bool, add func(span)) (end int, open bool) {
 	if far := v - f.last.end; far < 0 || far > maxName {
 		f.ask = nothing
@@ -100,8 +100,8 @@ func (q *candidate) valueEnd(final bool) (end int, closed, open bool) {
 	return q.bareValueEnd(limit, final)
 }
 
-// bareValueEnd returns the end of a value without quotes. A token ends at a sign that no token contains. A password may contain
-// any sign, so it ends where the next name begins.
+// bareValueEnd returns the end of a value without quotes. A token ends at a sign that no token contains. A password may
+// contain any sign, so it ends where the next name begins.
 func (q *candidate) bareValueEnd(limit int, final bool) (end int, closed, open bool) {
 	i := q.v
 	if q.ask == forToken && q.expectsPhrase() {
@@ -120,8 +120,8 @@ func (q *candidate) bareValueEnd(limit int, final bool) (end int, closed, open b
 	return i, false, false
 }
 
-// startsNextPair reports whether another name and value follow the sign at i: Password=…;Encrypt=true. If the bytes do not
-// suffice to decide, they do not suffice for the end of the value either.
+// startsNextPair reports whether another name and value follow the sign at i: Password=…;Encrypt=true. If the bytes do
+// not suffice to decide, they do not suffice for the end of the value either.
 func (q *candidate) startsNextPair(i int) bool {
 	if c := q.b[i]; c != ',' && c != ';' && c != '&' {
 		return false
@@ -160,8 +160,8 @@ func passwordEnd(text []byte) int {
 	return len(bytes.TrimRight(text, ",;)]}"))
 }
 
-// startsWithScheme reports whether the value begins with the name of an authentication scheme, which then expects a value itself.
-// After Authorization, any other name is a service's own scheme.
+// startsWithScheme reports whether the value begins with the name of an authentication scheme, which then expects a
+// value itself. After Authorization, any other name is a service's own scheme.
 func (q *candidate) startsWithScheme(end int) (yes, own bool) {
 	w := q.b[q.v:runEnd(q.b[:end], q.v, word)]
 	if len(w) > 12 || len(w) < 3 {
@@ -190,8 +190,8 @@ func (e byteRange) onlyIf(yes bool) byteRange {
 	return byteRange{}
 }
 
-// refineCategory returns the category of a value that was found by its name. If the whole value has the format of a known key, it
-// gets the category of that key, so that a permit for passwords does not release it.
+// refineCategory returns the category of a value that was found by its name. If the whole value has the format of a
+// known key, it gets the category of that key, so that a permit for passwords does not release it.
 func (f *finder) refineCategory(named Category, val []byte) Category {
 	kind := named
 	inner := finder{t: f.t, depth: maxDepth}

@@ -156,8 +156,8 @@ func (v *view) viewOffset(raw int) int {
 	return sort.Search(len(v.b), func(p int) bool { return v.rawOffset(p) >= raw })
 }
 
-// dropPrefix discards the first n bytes of b, and as many bytes of raw as possible up to most. It returns how many those
-// were.
+// dropPrefix discards the first n bytes of b, and as many bytes of raw as possible up to most. It returns how many
+// those were.
 func (v *view) dropPrefix(n, most int) int {
 	start := min(v.rawOffset(n), most)
 	base := v.rawOffset(n) - start

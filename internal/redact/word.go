@@ -53,7 +53,8 @@ func (f *finder) handleWord(b []byte, i int, final bool, add func(span)) bool {
 	return true
 }
 
-// isPlainWord reports whether a short word expects no value and no sign after it can start a find. Most words are like that.
+// isPlainWord reports whether a short word expects no value and no sign after it can start a find. Most words are like
+// that.
 func (f *finder) isPlainWord(b []byte, i, j int, kinds class) bool {
 	if b[j] == ':' && kinds == digit && j-i == 2 && isClockTime(b, i) {
 		return true
@@ -75,8 +76,8 @@ func (f *finder) isPlainWord(b []byte, i, j int, kinds class) bool {
 	return !f.t.tails.mayEndName(b[i:n]) && !idEnding(b[i:n])
 }
 
-// isClockTime reports whether the text is a time of day (hours and minutes, with or without seconds) or the rest of one. No
-// address begins like that.
+// isClockTime reports whether the text is a time of day (hours and minutes, with or without seconds) or the rest of
+// one. No address begins like that.
 func isClockTime(b []byte, i int) bool {
 	if i > 0 && b[i-1] == ':' {
 		return true
@@ -208,8 +209,8 @@ func lineBefore(b []byte, i int) []byte {
 	return b[from:i]
 }
 
-// findInLongWord decides on a word of ten bytes or more: it searches for tokens by prefix, tokens by format, and encoded text. It
-// returns zero if it finds nothing.
+// findInLongWord decides on a word of ten bytes or more: it searches for tokens by prefix, tokens by format, and
+// encoded text. It returns zero if it finds nothing.
 func (f *finder) findInLongWord(b []byte, i, j int, kinds class, final bool, add func(span)) (int, bool) {
 	if end, open := f.findByPrefix(b, i, j, kinds, final, add); open || end > 0 {
 		return end, open
@@ -244,8 +245,8 @@ func (f *finder) findInLongWord(b []byte, i, j int, kinds class, final bool, add
 	return 0, false
 }
 
-// findByPrefix finds tokens by their prefix: at the start of the word, after a slash in it, and anywhere if the prefix is long
-// enough not to occur by chance.
+// findByPrefix finds tokens by their prefix: at the start of the word, after a slash in it, and anywhere if the prefix
+// is long enough not to occur by chance.
 func (f *finder) findByPrefix(b []byte, i, j int, kinds class, final bool, add func(span)) (int, bool) {
 	if kinds&(digit|upper|joint) == 0 {
 		return 0, false
@@ -373,7 +374,8 @@ func isPrintable(raw []byte) bool {
 // keyID is the length of an AWS key id; the key itself is twice as long.
 const keyID = 20
 
-// findRandomWord decides on a word that looks random by the text before it: the name of a service, an unspecific name, or none.
+// findRandomWord decides on a word that looks random by the text before it: the name of a service, an unspecific name,
+// or none.
 func (f *finder) findRandomWord(b []byte, i, j int, kinds class) (byteRange, Category) {
 	if kinds&digit == 0 {
 		return byteRange{}, ""

@@ -14,6 +14,7 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/policy/review"
 )
 
 // recordJailRun is the operator command: it writes the ledger entry before the program runs.
@@ -95,7 +96,7 @@ func (s *Server) planCage(ctx context.Context, r localapi.CallQuery,
 
 // unaskedRules finds them among the rules in force and the applied hooks.
 func (s *Server) unaskedRules() (u apitype.WrapUnasked) {
-	u.Rules = s.Rules.Engine().Own(agenthook.Own()...)
+	u.Rules = review.OwnRules(s.Rules.Engine(), agenthook.Own()...)
 	for _, h := range s.hooks.book.Config().Hooks {
 		asked := slices.ContainsFunc(agenthook.Own(), func(id bailey.CapabilityID) bool {
 			return h.Matches(hook.PreToolUse{ToolName: string(id)}) || h.Matches(hook.PostToolUse{ToolName: string(id)})

@@ -21,7 +21,7 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/ledger"
-	"bailey/internal/policy"
+	"bailey/internal/policy/review"
 	"bailey/internal/policyfiles"
 	"bailey/internal/receipts"
 )
@@ -91,50 +91,50 @@ func TestPastSaysWhatItDoesNotKnow(t *testing.T) {
 	s := spineForTest(t)
 	for _, c := range []struct {
 		change func(*bailey.Intent, *bailey.Outcome)
-		want   policy.Past
+		want   review.Past
 	}{
-		{func(*bailey.Intent, *bailey.Outcome) {}, policy.Past{Was: bailey.Allow}},
-		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Decision, o.Cage, o.PolicyDigest = "", nil, "" }, policy.Past{Unknown: policyfiles.PastNever}},
-		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Decision, o.PolicyDigest = "deny", "" }, policy.Past{Unknown: policyfiles.PastWall}},
-		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Decision = "deny" }, policy.Past{Was: bailey.Deny}},
-		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Cage = nil }, policy.Past{Unknown: policyfiles.PastCage}},
-		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Decision, o.Rules = "ask", []bailey.Rule{{ID: "a"}} }, policy.Past{Was: bailey.Ask, Asks: []bailey.Rule{{ID: "a"}}}},
-		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Approval = "a-1" }, policy.Past{Was: bailey.Ask}},
-		{func(_ *bailey.Intent, o *bailey.Outcome) { o.ManifestDigest = "old" }, policy.Past{Was: bailey.Allow, Marks: []string{policyfiles.OtherManifest}}},
-		{func(i *bailey.Intent, _ *bailey.Outcome) { i.Capability = "no.more" }, policy.Past{Was: bailey.Allow, Unknown: policyfiles.PastGone}},
-		{func(i *bailey.Intent, _ *bailey.Outcome) { i.Input = json.RawMessage(`{"message":1}`) }, policy.Past{Was: bailey.Allow, Unknown: policyfiles.PastInput}},
+		{func(*bailey.Intent, *bailey.Outcome) {}, review.Past{Was: bailey.Allow}},
+		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Decision, o.Cage, o.PolicyDigest = "", nil, "" }, review.Past{Unknown: policyfiles.PastNever}},
+		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Decision, o.PolicyDigest = "deny", "" }, review.Past{Unknown: policyfiles.PastWall}},
+		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Decision = "deny" }, review.Past{Was: bailey.Deny}},
+		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Cage = nil }, review.Past{Unknown: policyfiles.PastCage}},
+		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Decision, o.Rules = "ask", []bailey.Rule{{ID: "a"}} }, review.Past{Was: bailey.Ask, Asks: []bailey.Rule{{ID: "a"}}}},
+		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Approval = "a-1" }, review.Past{Was: bailey.Ask}},
+		{func(_ *bailey.Intent, o *bailey.Outcome) { o.ManifestDigest = "old" }, review.Past{Was: bailey.Allow, Marks: []string{policyfiles.OtherManifest}}},
+		{func(i *bailey.Intent, _ *bailey.Outcome) { i.Capability = "no.more" }, review.Past{Was: bailey.Allow, Unknown: policyfiles.PastGone}},
+		{func(i *bailey.Intent, _ *bailey.Outcome) { i.Input = json.RawMessage(`{"message":1}`) }, review.Past{Was: bailey.Allow, Unknown: policyfiles.PastInput}},
 		{func(i *bailey.Intent, _ *bailey.Outcome) { // only the command line has inputs as text
 			i.Capability, i.Input, i.Door = "git.log", json.RawMessage(`{"repo":".","limit":"5"}`), "mcp"
-		}, policy.Past{Was: bailey.Allow, Marks: []string{policyfiles.OtherManifest}, Unknown: policyfiles.PastInput}},
-		{func(i *bailey.Intent, _ *bailey.Outcome) { i.Input = json.RawMessage(`[`) }, policy.Past{Was: bailey.Allow, Unknown: policyfiles.PastInput}},
+		}, review.Past{Was: bailey.Allow, Marks: []string{policyfiles.OtherManifest}, Unknown: policyfiles.PastInput}},
+		{func(i *bailey.Intent, _ *bailey.Outcome) { i.Input = json.RawMessage(`[`) }, review.Past{Was: bailey.Allow, Unknown: policyfiles.PastInput}},
 		{func(i *bailey.Intent, _ *bailey.Outcome) {
 			i.Input, i.InputBytes, i.InputBody = nil, 9000, &bailey.Body{Length: 9000}
-		}, policy.Past{Was: bailey.Allow, Unknown: policyfiles.PastBody}},
-		{func(i *bailey.Intent, _ *bailey.Outcome) { i.Input, i.InputBytes = nil, 9000 }, policy.Past{Was: bailey.Allow, Unknown: policyfiles.PastBody}},
+		}, review.Past{Was: bailey.Allow, Unknown: policyfiles.PastBody}},
+		{func(i *bailey.Intent, _ *bailey.Outcome) { i.Input, i.InputBytes = nil, 9000 }, review.Past{Was: bailey.Allow, Unknown: policyfiles.PastBody}},
 		{func(i *bailey.Intent, _ *bailey.Outcome) {
 			i.Input = json.RawMessage(`{"message":"x[REDACTED_PASSWORD_1]"}`)
 		},
-			policy.Past{Was: bailey.Allow, Hidden: []string{"input.message"}}},
+			review.Past{Was: bailey.Allow, Hidden: []string{"input.message"}}},
 		{func(i *bailey.Intent, _ *bailey.Outcome) {
 			i.Input = json.RawMessage(`{"message":{"[REDACTED_PASSWORD_1]":1}}`)
 		},
-			policy.Past{Was: bailey.Allow, Hidden: []string{"input.message"}, Unknown: policyfiles.PastSecret}},
-		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Restored = []string{"PASSWORD"} }, policy.Past{Was: bailey.Allow, Hidden: []string{"input"}}},
-		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Cwd = "/w/[REDACTED_IPV4_1]" }, policy.Past{Was: bailey.Allow, Hidden: []string{"dir"}}},
-		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Paths = []string{"/w"} }, policy.Past{Was: bailey.Allow, Unknown: policyfiles.PastPaths}},
-		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Reaches = []string{"[REDACTED_IPV4_1]:443"} }, policy.Past{Was: bailey.Allow, Hidden: []string{"egress"}}},
+			review.Past{Was: bailey.Allow, Hidden: []string{"input.message"}, Unknown: policyfiles.PastSecret}},
+		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Restored = []string{"PASSWORD"} }, review.Past{Was: bailey.Allow, Hidden: []string{"input"}}},
+		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Cwd = "/w/[REDACTED_IPV4_1]" }, review.Past{Was: bailey.Allow, Hidden: []string{"dir"}}},
+		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Paths = []string{"/w"} }, review.Past{Was: bailey.Allow, Unknown: policyfiles.PastPaths}},
+		{func(_ *bailey.Intent, o *bailey.Outcome) { o.Reaches = []string{"[REDACTED_IPV4_1]:443"} }, review.Past{Was: bailey.Allow, Hidden: []string{"egress"}}},
 		{func(i *bailey.Intent, o *bailey.Outcome) {
 			i.Capability, i.Input, o.Reaches = "http.get", json.RawMessage(`{"url":"https://a.example/"}`), []string{"b.example:443"}
-		}, policy.Past{Was: bailey.Allow, Marks: []string{policyfiles.OtherManifest}, Unknown: policyfiles.PastEgress}},
+		}, review.Past{Was: bailey.Allow, Marks: []string{policyfiles.OtherManifest}, Unknown: policyfiles.PastEgress}},
 		{func(i *bailey.Intent, o *bailey.Outcome) {
 			i.Capability, i.Input, o.Reaches = "http.get", json.RawMessage(`{"url":"https://a.example/"}`), []string{"a.example:443", "b.example:443"}
-		}, policy.Past{Was: bailey.Allow, Marks: []string{policyfiles.OtherManifest}}},
+		}, review.Past{Was: bailey.Allow, Marks: []string{policyfiles.OtherManifest}}},
 		{func(i *bailey.Intent, _ *bailey.Outcome) {
 			i.Capability, i.Input = "git.status", json.RawMessage(`{"repo":"."}`)
-		}, policy.Past{Was: bailey.Allow, Marks: []string{policyfiles.OtherManifest}, Unknown: policyfiles.PastPaths}},
+		}, review.Past{Was: bailey.Allow, Marks: []string{policyfiles.OtherManifest}, Unknown: policyfiles.PastPaths}},
 		{func(i *bailey.Intent, o *bailey.Outcome) {
 			i.Capability, i.Input, o.Paths = "git.status", json.RawMessage(`{"repo":"."}`), []string{"/w/[REDACTED_HOST_1]"}
-		}, policy.Past{Was: bailey.Allow, Marks: []string{policyfiles.OtherManifest}, Hidden: []string{"paths"}}},
+		}, review.Past{Was: bailey.Allow, Marks: []string{policyfiles.OtherManifest}, Hidden: []string{"paths"}}},
 	} {
 		p := policyfiles.RequestRebuilder{Catalog: s.Catalog, Body: func(bailey.ReceiptID, bailey.Body) ([]byte, error) { return nil, os.ErrNotExist }}.Past(echoed(t, s, c.change))
 		p.Request, p.Receipt = bailey.Request{}, ""
@@ -194,8 +194,8 @@ func writePast(t testing.TB, s *Server, n int) string {
 // BenchmarkReplay reads 100,000 receipts from the files of a ledger and decides them again. BenchmarkSuggest derives
 // rules from them. The metric heap-MiB is the largest live heap.
 func BenchmarkReplay(b *testing.B) {
-	benchPast(b, func(s *Server, past iter.Seq[policy.Past]) error {
-		if r := policy.Replay(s.Rules.Engine(), past); r.Same != 100_000 {
+	benchPast(b, func(s *Server, past iter.Seq[review.Past]) error {
+		if r := review.Replay(s.Rules.Engine(), past); r.Same != 100_000 {
 			return fmt.Errorf("%+v", r)
 		}
 		return nil
@@ -203,13 +203,13 @@ func BenchmarkReplay(b *testing.B) {
 }
 
 func BenchmarkSuggest(b *testing.B) {
-	benchPast(b, func(s *Server, past iter.Seq[policy.Past]) error {
-		_, err := policy.Suggest(policyfiles.Actions(s.Catalog), past)
+	benchPast(b, func(s *Server, past iter.Seq[review.Past]) error {
+		_, err := review.Suggest(policyfiles.Actions(s.Catalog), past)
 		return err
 	})
 }
 
-func benchPast(b *testing.B, do func(*Server, iter.Seq[policy.Past]) error) {
+func benchPast(b *testing.B, do func(*Server, iter.Seq[review.Past]) error) {
 	s := spineForTest(b)
 	dir := writePast(b, s, 100_000)
 	for b.Loop() {
@@ -229,8 +229,8 @@ func benchPast(b *testing.B, do func(*Server, iter.Seq[policy.Past]) error) {
 }
 
 // watchHeap records the largest live heap at intervals.
-func watchHeap(past iter.Seq[policy.Past], most *uint64) iter.Seq[policy.Past] {
-	return func(yield func(policy.Past) bool) {
+func watchHeap(past iter.Seq[review.Past], most *uint64) iter.Seq[review.Past] {
+	return func(yield func(review.Past) bool) {
 		n := 0
 		for p := range past {
 			if n++; n%10_000 == 0 {
@@ -252,7 +252,7 @@ func TestPastOfAKill(t *testing.T) {
 	ktest.Require(t, "userns")
 	s := spineForTest(t)
 	h := policyfiles.RequestRebuilder{Catalog: s.Catalog}
-	call := func() policy.Past {
+	call := func() review.Past {
 		t.Helper()
 		res := s.kill.Do(t.Context(), bailey.Call{Capability: "system.date", Door: "cli", Dir: t.TempDir(), Principal: bailey.Principal{Agent: "a", Person: "ada"}, Session: bailey.Session{ID: bailey.NewSessionID()}})
 		page, err := s.index.Find(t.Context(), receipts.Filter{ID: res.Receipt})

@@ -22,6 +22,7 @@ import (
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/packstore"
 	"bailey/internal/policy"
+	"bailey/internal/policy/review"
 	"bailey/internal/policyfiles"
 	"bailey/internal/receipts"
 	"bailey/internal/safefile"
@@ -250,7 +251,7 @@ func (r *policyStore) proposePolicy(asked apitype.PolicyRequest) (p apitype.Prop
 		before = withStarterTests(before) // as `policy init` writes them
 	}
 	p.BudgetChanges = budgetChanges(now.Budgets, e.Budgets)
-	p.Meaning, p.Text = policy.Compare(now.Engine, e.Engine), textDifference(before, files)
+	p.Meaning, p.Text = review.Compare(now.Engine, e.Engine), textDifference(before, files)
 	return p, e, nil
 }
 
@@ -487,8 +488,8 @@ func (s *Server) explainReceipt(ctx context.Context, asked apitype.ID,
 		}
 		out.Then.Rules = append(out.Then.Rules, o.Rules...)
 	}
-	if out.Undecided = s.Rules.Engine().Undecidable(p); out.Undecided == "" {
-		now := s.Rules.Engine().Explain(p.Request)
+	if out.Undecided = review.WhyUndecidable(s.Rules.Engine(), p); out.Undecided == "" {
+		now := review.Explain(s.Rules.Engine(), p.Request)
 		out.Now = &now
 	}
 	return out, nil

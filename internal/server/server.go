@@ -29,7 +29,7 @@ import (
 	"bailey/internal/mcp"
 	"bailey/internal/notify"
 	"bailey/internal/packstore"
-	"bailey/internal/policy"
+	"bailey/internal/policy/review"
 	"bailey/internal/receipts"
 	"bailey/internal/workspace"
 	"bailey/internal/wrap"
@@ -471,18 +471,18 @@ func (s *Server) hasMissingService(m *pack.Capability) bool {
 }
 
 func (s *Server) explainCall(ctx context.Context, asked localapi.CallQuery,
-	from gateway.Caller) (x policy.Explanation, err error) {
+	from gateway.Caller) (x review.Explanation, err error) {
 	call := from.Call
 	call.Capability, call.Input, call.Text = asked.Capability, asked.Input, asked.Text
 	r, err := s.Gate.Request(ctx, call)
 	if err != nil {
 		return x, err
 	}
-	x = s.Rules.Engine().Explain(r)
+	x = review.Explain(s.Rules.Engine(), r)
 	// the kill switch is set, or no policy could be loaded
 	if d := s.guardPolicy(s.Rules).Decide(r); d.Effect.String() != x.Outcome {
-		x = policy.Explanation{Capability: x.Capability, Outcome: d.Effect.String(), Reason: d.Reason, Hint: d.Hint,
-			Rules: []policy.Cited{}, Policy: x.Policy}
+		x = review.Explanation{Capability: x.Capability, Outcome: d.Effect.String(), Reason: d.Reason, Hint: d.Hint,
+			Rules: []review.Cited{}, Policy: x.Policy}
 	}
 	return x, nil
 }

@@ -265,7 +265,7 @@ func TestSignRefusesWithoutPrincipal(t *testing.T) {
 	a := newAuthority(t, testKey(1), newClock().Now, nil)
 	key := request(t, Sandbox).Key
 	for _, principals := range [][]string{nil, {}, {""}, {"a", "b"}} {
-		err := a.signCertificate(&ssh.Certificate{Key: key, CertType: ssh.UserCert, ValidPrincipals: principals}, key.Marshal())
+		err := a.signCertificate(&ssh.Certificate{Key: key, CertType: ssh.UserCert, ValidPrincipals: principals})
 		wantRefusal(t, err, bailey.Internal, "exactly one principal")
 	}
 }

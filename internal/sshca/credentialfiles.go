@@ -47,15 +47,15 @@ func (f *credentialFiles) claimFolder(key entryKey) (string, error) {
 	defer f.mu.Unlock()
 	owner, ok := f.owners[strings.ToLower(folder)]
 	if ok && owner != key {
-		return "", newError(bailey.Conflict,
-			fmt.Sprintf("the targets %.80q and %.80q have the same directory %s", key.name,
-				owner.name, folder), "Rename one of the targets.")
+		return "", bailey.Conflict.New(fmt.Sprintf("the targets %.80q and %.80q have the same directory %s", key.name,
+			owner.name, folder), "Rename one of the targets.")
 	}
 	f.owners[strings.ToLower(folder)] = key
 	return folder, nil
 }
 
-// writeCredential writes the files of a credential and removes those before the previous one, which programs can still use.
+// writeCredential writes the files of a credential and removes those before the previous one, which programs can still
+// use.
 func (f *credentialFiles) writeCredential(key entryKey, c, previous *Credential) error {
 	f.tree.RLock()
 	defer f.tree.RUnlock()
@@ -154,8 +154,8 @@ func (d *secretDir) removeOthers(folder string, keep []string) error {
 	return nil
 }
 
-// checkCredential checks the files of a credential before their use. complete is false if a file is missing, for example because
-// a program has cleaned a directory for temporary files; then a new credential must be written.
+// checkCredential checks the files of a credential before their use. complete is false if a file is missing, for
+// example because a program has cleaned a directory for temporary files; then a new credential must be written.
 func (f *credentialFiles) checkCredential(c *Credential) (complete bool, err error) {
 	f.tree.RLock()
 	defer f.tree.RUnlock()
@@ -187,7 +187,7 @@ func (d *secretDir) checkPair(c *Credential) error {
 			return err
 		}
 		if !bytes.Equal(got, want) {
-			return newError(bailey.Denied, d.joinPath(path)+" was changed since it was written",
+			return bailey.Denied.New(d.joinPath(path)+" was changed since it was written",
 				"Find the process that changed it, then remove the directory "+filepath.Dir(d.joinPath(path))+".")
 		}
 	}

@@ -89,14 +89,13 @@ type entry struct {
 // NewCredentials returns an empty cache. It reads and writes no file.
 func NewCredentials(c CredentialsConfig) (*Credentials, error) {
 	if c.Issuer == nil || c.Now == nil {
-		return nil, newError(bailey.Invalid, "the cache of SSH credentials has no issuer or no clock",
+		return nil, bailey.Invalid.New("the cache of SSH credentials has no issuer or no clock",
 			"Set Issuer and Now in sshca.CredentialsConfig.")
 	}
 	s := &Credentials{issuer: c.Issuer, now: c.Now, random: sharedReader(c.Random), entries: map[entryKey]*entry{}}
 	if c.Dir != "" {
 		if !filepath.IsAbs(c.Dir) || filepath.Clean(c.Dir) != c.Dir {
-			return nil, newError(bailey.Invalid,
-				fmt.Sprintf("the directory %.200q of the credentials is not absolute", c.Dir),
+			return nil, bailey.Invalid.New(fmt.Sprintf("the directory %.200q of the credentials is not absolute", c.Dir),
 				"Set an absolute Dir in sshca.CredentialsConfig.")
 		}
 		if err := platformFault(); err != nil {
@@ -112,7 +111,7 @@ func NewCredentials(c CredentialsConfig) (*Credentials, error) {
 // call: the error is Denied if another user could have read or changed them. Other errors are those of the issuer.
 func (c *Credentials) Get(ctx context.Context, t Target) (*Credential, error) {
 	if t.Name == "" || t.Identity.Cert != "" {
-		return nil, newError(bailey.Invalid, "the target of an SSH credential has no name, or a certificate id",
+		return nil, bailey.Invalid.New("the target of an SSH credential has no name, or a certificate id",
 			"Set Name, and leave Identity.Cert empty.")
 	}
 	if err := ctx.Err(); err != nil {
@@ -174,7 +173,8 @@ func (c *Credentials) removeEntry(e *entry, key entryKey) {
 	}
 }
 
-// currentCredential returns the cached credential if it can be used, otherwise a new one. The caller must hold the entry's lock.
+// currentCredential returns the cached credential if it can be used, otherwise a new one. The caller must hold the
+// entry's lock.
 func (c *Credentials) currentCredential(ctx context.Context, e *entry, key entryKey, t Target) (*Credential, error) {
 	if e.credential != nil && equalTargets(e.target, t) && c.isFresh(e.credential) {
 		complete := true
@@ -209,7 +209,8 @@ func (c *Credentials) isFresh(credential *Credential) bool {
 	return now.Before(credential.Certificate.Expires.Add(-Renew)) && !now.Before(credential.Certificate.ValidFrom)
 }
 
-// generateCredential returns a new key pair with its certificate. The issuer can be another process, so its answer is checked.
+// generateCredential returns a new key pair with its certificate. The issuer can be another process, so its answer is
+// checked.
 func (c *Credentials) generateCredential(ctx context.Context, t Target) (*Credential, error) {
 	private, err := GenerateKey(c.random)
 	if err != nil {
@@ -250,7 +251,7 @@ func (c *Credential) prepareFiles(private ed25519.PrivateKey) error {
 }
 
 func wrongAnswer(reason string) error {
-	return newError(bailey.Unavailable, "the certificate authority returned a wrong certificate: "+reason,
+	return bailey.Unavailable.New("the certificate authority returned a wrong certificate: "+reason,
 		"Check the clocks, and that both processes have the same version.")
 }
 

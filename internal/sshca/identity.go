@@ -51,25 +51,22 @@ func (i Identity) idParts() [4]identityPart {
 func checkID(name, id string) error {
 	switch {
 	case id == "":
-		return newError(bailey.Invalid, "the identity of the certificate has no "+name+" id",
+		return bailey.Invalid.New("the identity of the certificate has no "+name+" id",
 			"Set the "+name+" id in the request.")
 	case len(id) > maxID:
-		return newError(bailey.Invalid,
-			fmt.Sprintf("the %s id has %d bytes, at most %d are allowed", name, len(id), maxID),
+		return bailey.Invalid.New(fmt.Sprintf("the %s id has %d bytes, at most %d are allowed", name, len(id), maxID),
 			"Use a shorter "+name+" id.")
 	}
 	for _, mark := range []string{userMark, vmMark, sandboxMark, certMark} {
 		word := strings.TrimSuffix(mark, ":")
 		if strings.Contains(id, mark) || mark != userMark && strings.HasSuffix(id, word) {
-			return newError(bailey.Invalid,
-				fmt.Sprintf("the %s id %q contains the delimiter %q of the identity", name, id, word),
+			return bailey.Invalid.New(fmt.Sprintf("the %s id %q contains the delimiter %q of the identity", name, id, word),
 				fmt.Sprintf("Use a %s id that does not contain %q and does not end with %q.", name, mark, word))
 		}
 	}
 	for _, c := range []byte(id) {
 		if !isIDByte(c) {
-			return newError(bailey.Invalid,
-				fmt.Sprintf("the %s id %q contains the character %q", name, id, string([]byte{c})),
+			return bailey.Invalid.New(fmt.Sprintf("the %s id %q contains the character %q", name, id, string([]byte{c})),
 				"Use only letters, digits and the characters . _ @ - in ids.")
 		}
 	}
@@ -93,8 +90,7 @@ func ParseIdentity(s string) (Identity, error) {
 		i.Sandbox, i.Cert, ok = strings.Cut(rest, certMark)
 	}
 	if !ok {
-		return Identity{}, newError(bailey.Invalid,
-			fmt.Sprintf("%.200q is not the identity of a certificate of Bailey", s),
+		return Identity{}, bailey.Invalid.New(fmt.Sprintf("%.200q is not the identity of a certificate of Bailey", s),
 			"An identity has the form user:ID-vm:ID-sbx:ID-cert:ID.")
 	}
 	if _, err := i.Text(); err != nil {
@@ -115,14 +111,12 @@ func isNameByte(c byte) bool {
 // PathName converts it.
 func CheckName(name string) error {
 	if name == "" || len(name) > maxName {
-		return newError(bailey.Invalid,
-			fmt.Sprintf("the name has %d bytes, from 1 to %d are allowed", len(name), maxName),
+		return bailey.Invalid.New(fmt.Sprintf("the name has %d bytes, from 1 to %d are allowed", len(name), maxName),
 			"Choose a shorter name that is not empty.")
 	}
 	for _, c := range []byte(name) {
 		if !isNameByte(c) {
-			return newError(bailey.Invalid,
-				fmt.Sprintf("the name %.80q contains the character %q", name, string([]byte{c})),
+			return bailey.Invalid.New(fmt.Sprintf("the name %.80q contains the character %q", name, string([]byte{c})),
 				"Use only letters, digits, _ and - in a new name.")
 		}
 	}

@@ -68,7 +68,7 @@ func (d *secretDir) saveKey(name string, key ed25519.PrivateKey) error {
 		return err
 	}
 	if err == nil && !bytes.Equal(old, line) {
-		return newError(bailey.Conflict, d.joinPath(name)+".pub is the public half of another key",
+		return bailey.Conflict.New(d.joinPath(name)+".pub is the public half of another key",
 			"Move it to another directory, or choose another path.")
 	}
 	if err := d.createPrivate(name, key); err != nil {
@@ -107,7 +107,7 @@ func (d *secretDir) loadKey(name string) (ed25519.PrivateKey, error) {
 	defer clear(text)
 	key, fault := parsePrivate(text)
 	if fault != "" {
-		return nil, newError(bailey.Invalid, "the private key "+d.joinPath(name)+" "+fault,
+		return nil, bailey.Invalid.New("the private key "+d.joinPath(name)+" "+fault,
 			"Restore the file from a copy, or create a new key and distribute its public half.")
 	}
 	return key, nil
@@ -157,7 +157,7 @@ func parsePrivate(text []byte) (key ed25519.PrivateKey, fault string) {
 func formatPrivate(key ed25519.PrivateKey, comment string) ([]byte, error) {
 	block, err := ssh.MarshalPrivateKey(key, comment)
 	if err != nil {
-		return nil, newError(bailey.Internal, "cannot format a private key", "Report this as a bug of Bailey.")
+		return nil, bailey.Internal.New("cannot format a private key", "Report this as a bug of Bailey.")
 	}
 	defer clear(block.Bytes)
 	return pem.EncodeToMemory(block), nil
@@ -166,8 +166,7 @@ func formatPrivate(key ed25519.PrivateKey, comment string) ([]byte, error) {
 // publicLine returns the line of a .pub file.
 func publicLine(key ed25519.PrivateKey) ([]byte, error) {
 	if len(key) != ed25519.PrivateKeySize {
-		return nil, newError(bailey.Invalid,
-			"the private key has a wrong length", "Create the key with sshca.GenerateKey.")
+		return nil, bailey.Invalid.New("the private key has a wrong length", "Create the key with sshca.GenerateKey.")
 	}
 	pub, err := ssh.NewPublicKey(key.Public())
 	if err != nil {

@@ -12,7 +12,7 @@ const openFlags = 0
 // platformFault returns the error of each operation on key files, because the modes of this system do not show whether
 // other users can read a file.
 func platformFault() error {
-	return newError(bailey.Unavailable, "key files are not supported on Windows",
+	return bailey.Unavailable.New("key files are not supported on Windows",
 		"Keep the credentials in memory, and the key of the authority on Linux or macOS.")
 }
 

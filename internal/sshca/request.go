@@ -38,7 +38,6 @@ type Request struct {
 // checkedRequest is a checked request.
 type checkedRequest struct {
 	key                 ssh.PublicKey
-	blob                []byte // of key
 	lifetime            time.Duration
 	options, extensions map[string]string
 }
@@ -48,7 +47,7 @@ func (a *Authority) checkRequest(r Request) (p checkedRequest, err error) {
 	if err != nil {
 		return p, err
 	}
-	if p.key, p.blob, err = checkKey(r.Key); err != nil {
+	if p.key, err = checkKey(r.Key); err != nil {
 		return p, err
 	}
 	if p.lifetime, err = checkLifetime(r.Lifetime); err != nil {
@@ -64,8 +63,8 @@ func (a *Authority) checkRequest(r Request) (p checkedRequest, err error) {
 	return p, nil
 }
 
-// principalPermissions returns the critical options and the extensions of a principal. An extension that is not listed is off:
-// forwarding of ports, agents and X11, and the file ~/.ssh/rc.
+// principalPermissions returns the critical options and the extensions of a principal. An extension that is not listed
+// is off: forwarding of ports, agents and X11, and the file ~/.ssh/rc.
 func (a *Authority) principalPermissions(p Principal) (options, extensions map[string]string, err error) {
 	switch p {
 	case Sandbox:
@@ -73,11 +72,10 @@ func (a *Authority) principalPermissions(p Principal) (options, extensions map[s
 	case ReadOnly:
 		return map[string]string{"force-command": a.shell}, map[string]string{}, nil
 	case "":
-		return nil, nil, newError(bailey.Denied, "the certificate request has no principal (CVE-2024-7594)",
+		return nil, nil, bailey.Denied.New("the certificate request has no principal (CVE-2024-7594)",
 			fmt.Sprintf("Request the principal %q or %q.", Sandbox, ReadOnly))
 	}
-	return nil, nil, newError(bailey.Denied,
-		fmt.Sprintf("certificates are not issued for the principal %.80q", string(p)),
+	return nil, nil, bailey.Denied.New(fmt.Sprintf("certificates are not issued for the principal %.80q", string(p)),
 		fmt.Sprintf("Request the principal %q or %q.", Sandbox, ReadOnly))
 }
 
@@ -86,7 +84,7 @@ func checkLifetime(d time.Duration) (time.Duration, error) {
 		return DefaultLifetime, nil
 	}
 	if d < MinLifetime || d > MaxLifetime {
-		return 0, newError(bailey.Invalid, fmt.Sprintf("the lifetime %v of the certificate is not between %v and %v",
+		return 0, bailey.Invalid.New(fmt.Sprintf("the lifetime %v of the certificate is not between %v and %v",
 			d, MinLifetime, MaxLifetime), "Request a lifetime from 1 to 60 minutes.")
 	}
 	return d, nil
@@ -98,31 +96,24 @@ const (
 	maxRSA = 16384
 )
 
-// checkKey returns the key that the bytes of k encode, and the bytes. They are parsed again because k can be any
-// implementation of the interface, and its methods could contradict its bytes.
-func checkKey(k ssh.PublicKey) (key ssh.PublicKey, blob []byte, err error) {
+// checkKey returns the key that the bytes of k encode. They are parsed again because k can be any implementation of the
+// interface, and its methods could contradict its bytes.
+func checkKey(k ssh.PublicKey) (ssh.PublicKey, error) {
 	if k == nil {
-		return nil, nil, newError(bailey.Invalid, "the certificate request has no public key",
+		return nil, bailey.Invalid.New("the certificate request has no public key",
 			"Set Key in the request.")
 	}
-	blob = k.Marshal()
-	key, err = ssh.ParsePublicKey(blob)
+	key, err := ssh.ParsePublicKey(k.Marshal())
 	if err != nil {
-		return nil, nil, bailey.Invalid.Wrap(err, "the public key of the request is damaged",
+		return nil, bailey.Invalid.Wrap(err, "the public key of the request is damaged",
 			`Create a key with "ssh-keygen -t ed25519".`)
 	}
-	if err := checkKeyType(key); err != nil {
-		return nil, nil, err
-	}
-	if key.Type() != ssh.KeyAlgoED25519 { // its encoding is the only one
-		blob = key.Marshal()
-	}
-	return key, blob, nil
+	return key, checkKeyType(key)
 }
 
 func checkKeyType(key ssh.PublicKey) error {
 	if _, ok := key.(*ssh.Certificate); ok {
-		return newError(bailey.Denied, "the public key of the request is itself a certificate",
+		return bailey.Denied.New("the public key of the request is itself a certificate",
 			"Send the plain public key, for example key.pub and not key-cert.pub.")
 	}
 	switch key.Type() {
@@ -132,10 +123,10 @@ func checkKeyType(key ssh.PublicKey) error {
 	case ssh.KeyAlgoRSA:
 		return checkRSA(key)
 	case "ssh-dss":
-		return newError(bailey.Denied, "a DSA key is not certified, because OpenSSH 10 removed DSA",
+		return bailey.Denied.New("a DSA key is not certified, because OpenSSH 10 removed DSA",
 			`Create a key with "ssh-keygen -t ed25519".`)
 	}
-	return newError(bailey.Denied, "a key of type "+key.Type()+" is not certified",
+	return bailey.Denied.New("a key of type "+key.Type()+" is not certified",
 		`Create a key with "ssh-keygen -t ed25519".`)
 }
 
@@ -147,8 +138,7 @@ func checkRSA(key ssh.PublicKey) error {
 		}
 	}
 	if bits < minRSA || bits > maxRSA {
-		return newError(bailey.Denied,
-			fmt.Sprintf("the RSA key has %d bits, not between %d and %d", bits, minRSA, maxRSA),
+		return bailey.Denied.New(fmt.Sprintf("the RSA key has %d bits, not between %d and %d", bits, minRSA, maxRSA),
 			`Create a key with "ssh-keygen -t ed25519" or "ssh-keygen -t rsa -b 3072".`)
 	}
 	return nil
@@ -160,7 +150,7 @@ const maxSources = 32
 // sourceOption returns the value of the critical option source-address, or "" without addresses.
 func sourceOption(list []string) (string, error) {
 	if len(list) > maxSources {
-		return "", newError(bailey.Invalid, fmt.Sprintf("the request has %d source addresses, at most %d are allowed",
+		return "", bailey.Invalid.New(fmt.Sprintf("the request has %d source addresses, at most %d are allowed",
 			len(list), maxSources), "Combine the addresses to CIDR prefixes.")
 	}
 	clean := make([]string, 0, len(list))
@@ -185,20 +175,19 @@ func checkSource(s string) (string, error) {
 	}
 	switch {
 	case err != nil:
-		return "", newError(bailey.Invalid,
-			fmt.Sprintf("the source address %.80q is neither an address nor a CIDR prefix", s),
+		return "", bailey.Invalid.New(fmt.Sprintf("the source address %.80q is neither an address nor a CIDR prefix", s),
 			"Write an address such as 192.0.2.7 or a prefix such as 192.0.2.0/24.")
 	case addr.Zone() != "":
-		return "", newError(bailey.Invalid, fmt.Sprintf("the source address %.80q has a zone", s),
+		return "", bailey.Invalid.New(fmt.Sprintf("the source address %.80q has a zone", s),
 			"Remove the part from % on.")
 	case addr.Is4In6():
-		return "", newError(bailey.Invalid, fmt.Sprintf("the source address %.80q is an IPv4 address in IPv6 form", s),
+		return "", bailey.Invalid.New(fmt.Sprintf("the source address %.80q is an IPv4 address in IPv6 form", s),
 			"Write it in IPv4 form, for example "+addr.Unmap().String()+".")
 	case !prefix.IsValid() && addr.IsUnspecified(), prefix.IsValid() && prefix.Bits() == 0:
-		return "", newError(bailey.Invalid, fmt.Sprintf("the source address %.80q does not restrict the certificate", s),
+		return "", bailey.Invalid.New(fmt.Sprintf("the source address %.80q does not restrict the certificate", s),
 			"Name the address of the gateway, or no source address.")
 	case prefix.IsValid() && prefix.Masked() != prefix:
-		return "", newError(bailey.Invalid, fmt.Sprintf("the source address %.80q has bits outside its prefix", s),
+		return "", bailey.Invalid.New(fmt.Sprintf("the source address %.80q has bits outside its prefix", s),
 			"Write "+prefix.Masked().String()+", or the address without a prefix length.")
 	case prefix.IsValid():
 		return prefix.String(), nil

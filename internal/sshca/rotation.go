@@ -87,9 +87,8 @@ func (s Status) Trusted() []byte {
 // NewStore returns a store. It reads and writes nothing.
 func NewStore(c StoreConfig) (*KeyStore, error) {
 	if !filepath.IsAbs(c.Path) || filepath.Clean(c.Path) != c.Path || c.Now == nil {
-		return nil, newError(bailey.Invalid,
-			fmt.Sprintf("the path %.200q of the key is not absolute, or the store has no clock",
-				c.Path), "Set an absolute Path and Now in sshca.StoreConfig.")
+		return nil, bailey.Invalid.New(fmt.Sprintf("the path %.200q of the key is not absolute, or the store has no clock",
+			c.Path), "Set an absolute Path and Now in sshca.StoreConfig.")
 	}
 	dir, name := filepath.Dir(c.Path), filepath.Base(c.Path)
 	return &KeyStore{dir: dir, name: name, now: c.Now, random: sharedReader(c.Random)}, nil
@@ -217,8 +216,7 @@ func (s *KeyStore) EndRotation(force bool) (Status, error) {
 			return err
 		}
 		if left := status.Until.Sub(s.now()); left > 0 && !force {
-			return newError(bailey.Conflict,
-				"certificates of the old key can be valid until "+status.Until.UTC().Format(time.RFC3339),
+			return bailey.Conflict.New("certificates of the old key can be valid until "+status.Until.UTC().Format(time.RFC3339),
 				fmt.Sprintf("Wait %v, or force the end.", left.Round(time.Second)))
 		}
 		if err := d.removeFile(s.oldName()); err != nil {
@@ -290,8 +288,7 @@ func (s *KeyStore) requireState(d *secretDir, want RotationState) error {
 		Staged:    "Switch the keys, or cancel the rotation.",
 		Retiring:  "End the rotation first.",
 	}[status.State]
-	return newError(bailey.Conflict,
-		fmt.Sprintf("the keys of %s are in state %q, not %q", d.joinPath(s.name), status.State, want),
+	return bailey.Conflict.New(fmt.Sprintf("the keys of %s are in state %q, not %q", d.joinPath(s.name), status.State, want),
 		hint)
 }
 
@@ -317,8 +314,7 @@ func (s *KeyStore) readStatus(d *secretDir) (Status, error) {
 	case old == signing:
 		return status, nil // a crash in SwitchKeys, before the switch
 	case status.State == Staged:
-		return Status{}, newError(bailey.Conflict,
-			"three keys of the authority exist: "+d.joinPath(s.name)+", .next and .old.pub",
+		return Status{}, bailey.Conflict.New("three keys of the authority exist: "+d.joinPath(s.name)+", .next and .old.pub",
 			"Move "+d.joinPath(s.nextName())+" or "+d.joinPath(s.oldName())+" to another directory.")
 	}
 	status.State, status.Other, status.Until = Retiring, old, at.Add(MaxLifetime)
@@ -347,8 +343,7 @@ func (s *KeyStore) oldKey(d *secretDir) (TrustedKey, time.Time, error) {
 	pub, ok := parsePublic(text)
 	info, err := d.root.Lstat(s.oldName())
 	if err != nil || !ok {
-		return TrustedKey{}, time.Time{}, newError(bailey.Invalid,
-			d.joinPath(s.oldName())+" is not a public key of the authority",
+		return TrustedKey{}, time.Time{}, bailey.Invalid.New(d.joinPath(s.oldName())+" is not a public key of the authority",
 			"Restore the file from a copy, or remove it if all certificates of the old key have expired.")
 	}
 	return newTrustedKey(pub), info.ModTime(), nil

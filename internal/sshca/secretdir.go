@@ -48,7 +48,7 @@ func openSecretDir(path string) (*secretDir, error) {
 	}
 	if opened, err := root.Stat("."); err != nil || !os.SameFile(info, opened) {
 		root.Close()
-		return nil, newError(bailey.Denied, path+" was replaced while it was opened",
+		return nil, bailey.Denied.New(path+" was replaced while it was opened",
 			"Check which process replaces it.")
 	}
 	return &secretDir{root: root, path: path}, nil
@@ -69,12 +69,12 @@ func (d *secretDir) reportStep(operation string) error {
 func checkDir(path string, info fs.FileInfo) error {
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
-		return newError(bailey.Denied, path+" is a symbolic link, not a directory",
+		return bailey.Denied.New(path+" is a symbolic link, not a directory",
 			"Use the path of the directory itself.")
 	case !info.IsDir():
-		return newError(bailey.Denied, path+" is not a directory", "Use a path in a directory of mode 0700.")
+		return bailey.Denied.New(path+" is not a directory", "Use a path in a directory of mode 0700.")
 	case info.Mode().Perm()&0o077 != 0:
-		return newError(bailey.Denied, fmt.Sprintf("the directory %s has mode %04o, so other users can access it", path,
+		return bailey.Denied.New(fmt.Sprintf("the directory %s has mode %04o, so other users can access it", path,
 			info.Mode().Perm()), "Run \"chmod 700 "+path+"\".")
 	}
 	return checkOwner(path, info)
@@ -87,7 +87,7 @@ func checkSecret(path string, info fs.FileInfo) error {
 	}
 	const special = fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
 	if p := info.Mode().Perm(); p != secretMode && p != 0o400 || info.Mode()&special != 0 {
-		return newError(bailey.Denied, fmt.Sprintf("the private key %s has mode %04o, not 0600 or 0400", path, p),
+		return bailey.Denied.New(fmt.Sprintf("the private key %s has mode %04o, not 0600 or 0400", path, p),
 			"Run \"chmod 600 "+path+"\". Replace the key if other users could read it.")
 	}
 	return nil
@@ -99,7 +99,7 @@ func checkPublic(path string, info fs.FileInfo) error {
 		return err
 	}
 	if p := info.Mode().Perm(); p&0o022 != 0 {
-		return newError(bailey.Denied, fmt.Sprintf("the file %s has mode %04o, so other users can change it", path, p),
+		return bailey.Denied.New(fmt.Sprintf("the file %s has mode %04o, so other users can change it", path, p),
 			"Check its content, then run \"chmod 644 "+path+"\".")
 	}
 	return nil
@@ -108,12 +108,11 @@ func checkPublic(path string, info fs.FileInfo) error {
 func checkRegular(path string, info fs.FileInfo) error {
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
-		return newError(bailey.Denied, path+" is a symbolic link, not a file", "Use the path of the file itself.")
+		return bailey.Denied.New(path+" is a symbolic link, not a file", "Use the path of the file itself.")
 	case !info.Mode().IsRegular():
-		return newError(bailey.Denied, path+" is not a regular file", "Use the path of a regular file.")
+		return bailey.Denied.New(path+" is not a regular file", "Use the path of a regular file.")
 	case info.Size() > maxKeyFile:
-		return newError(bailey.Invalid,
-			fmt.Sprintf("%s has %d bytes, at most %d are read", path, info.Size(), maxKeyFile),
+		return bailey.Invalid.New(fmt.Sprintf("%s has %d bytes, at most %d are read", path, info.Size(), maxKeyFile),
 			"Check whether this is the right file.")
 	}
 	return checkOwner(path, info)
@@ -122,7 +121,7 @@ func checkRegular(path string, info fs.FileInfo) error {
 func checkOwner(path string, info fs.FileInfo) error {
 	uid, ok := ownerOf(info)
 	if me := os.Geteuid(); !ok || uid != 0 && uid != me {
-		return newError(bailey.Denied, fmt.Sprintf("%s belongs to uid %d, not to uid %d or root", path, uid, me),
+		return bailey.Denied.New(fmt.Sprintf("%s belongs to uid %d, not to uid %d or root", path, uid, me),
 			"Check its content, then change its owner with chown.")
 	}
 	return nil
@@ -148,7 +147,7 @@ func (d *secretDir) readFile(name string, check func(string, fs.FileInfo) error)
 		return nil, cannotRead(path, err)
 	}
 	if !os.SameFile(named, info) {
-		return nil, newError(bailey.Denied, path+" was replaced while it was read", "Check which process replaces it.")
+		return nil, bailey.Denied.New(path+" was replaced while it was read", "Check which process replaces it.")
 	}
 	if err := check(path, info); err != nil {
 		return nil, err
@@ -180,8 +179,8 @@ func (d *secretDir) replaceFile(name string, text []byte, mode fs.FileMode) erro
 // tempName returns the name under which a file is written first. No function reads it.
 func tempName(name string) string { return "." + name + ".new" }
 
-// publishFile writes a temporary file to the disk and publishes it. The caller must hold the lock of the directory, because a
-// temporary file of a process that crashed is removed.
+// publishFile writes a temporary file to the disk and publishes it. The caller must hold the lock of the directory,
+// because a temporary file of a process that crashed is removed.
 func (d *secretDir) publishFile(name string, text []byte, mode fs.FileMode, publish func(temp string) error) error {
 	temp := tempName(name)
 	err := d.removeFile(temp)
@@ -208,7 +207,7 @@ func (d *secretDir) publishFile(name string, text []byte, mode fs.FileMode, publ
 }
 
 func existsAlready(path string) error {
-	return newError(bailey.Conflict, path+" exists already", "Keep it, or move it to another directory first.")
+	return bailey.Conflict.New(path+" exists already", "Keep it, or move it to another directory first.")
 }
 
 func cannotWrite(path string, err error) error {

@@ -22,8 +22,8 @@ type applyReport struct {
 	Table   []string `json:"table"`
 }
 
-// applyTable shows the difference between the file and the table in use, asks for confirmation, and makes the broker use the
-// file. If no broker runs, it records this in the journal.
+// applyTable shows the difference between the file and the table in use, asks for confirmation, and makes the broker
+// use the file. If no broker runs, it records this in the journal.
 func (p *program) applyTable(ctx context.Context) error {
 	s, err := broker.New(broker.Config{Dir: p.dir, Program: version})
 	switch {

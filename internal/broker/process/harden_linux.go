@@ -8,9 +8,9 @@ import (
 	"bailey"
 )
 
-// hardenProcess prevents the process's memory from leaving it: no core file is written (setrlimit(2)), and no other process of
-// the same user may read it (PR_SET_DUMPABLE of prctl(2): ptrace and /proc/PID/mem are refused, and a core that goes to
-// a pipe, which no limit applies to, is not written).
+// hardenProcess prevents the process's memory from leaving it: no core file is written (setrlimit(2)), and no other
+// process of the same user may read it (PR_SET_DUMPABLE of prctl(2): ptrace and /proc/PID/mem are refused, and a core
+// that goes to a pipe, which no limit applies to, is not written).
 func hardenProcess() (lacks []string, err error) {
 	syscall.Umask(0o077)
 	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}); err != nil {

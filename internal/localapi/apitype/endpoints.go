@@ -7,7 +7,7 @@ import (
 	"bailey/internal/approve"
 	"bailey/internal/localapi"
 	"bailey/internal/packstore"
-	"bailey/internal/policy"
+	"bailey/internal/policy/review"
 	"bailey/internal/receipts"
 	"bailey/internal/settings"
 )
@@ -77,7 +77,7 @@ var (
 	ComparePolicy     = localapi.NewQuery[PolicyRequest, Proposed]("policy.compare")
 	ShowPolicy        = localapi.NewQuery[PolicyName, PolicyText]("policy.show")
 	ApplyPolicy       = localapi.NewCommand[PolicyRequest, Proposed](PolicyEvent)
-	ExplainCall       = localapi.NewQuery[localapi.CallQuery, policy.Explanation]("explain")
+	ExplainCall       = localapi.NewQuery[localapi.CallQuery, review.Explanation]("explain")
 	ReconsiderReceipt = localapi.NewQuery[ID, Reconsidered]("reconsider")
 
 	// hooks

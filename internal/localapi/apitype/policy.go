@@ -8,7 +8,7 @@ import (
 
 	"bailey"
 	"bailey/internal/localapi"
-	"bailey/internal/policy"
+	"bailey/internal/policy/review"
 	"bailey/internal/receipts"
 	"bailey/internal/terminal"
 )
@@ -40,7 +40,7 @@ type Proposed struct {
 	Tests         int               `json:"tests"` // number that passed
 	Budgets       int               `json:"budgets"`
 	Differs       bool              `json:"differs"` // from the policy in force
-	Meaning       policy.Difference `json:"meaning"`
+	Meaning       review.Difference `json:"meaning"`
 	BudgetChanges []string          `json:"budgetChanges"`
 	Text          string            `json:"text,omitempty"` // the difference, line by line
 	Signer        *PolicySigner     `json:"signer,omitempty"`
@@ -93,7 +93,7 @@ type Reconsidered struct {
 	StartedAt  time.Time           `json:"startedAt"`
 	DryRun     bool                `json:"dryRun,omitempty"`
 	Then       DecidedThen         `json:"then"`
-	Now        *policy.Explanation `json:"now"`                 // null if it cannot be decided again
+	Now        *review.Explanation `json:"now"`                 // null if it cannot be decided again
 	Undecided  string              `json:"undecided,omitempty"` // the reason in that case
 	Hidden     []string            `json:"hidden,omitempty"`    // parts of the call that are redacted in the receipt
 	Marks      []string            `json:"marks,omitempty"`     // differences that limit the result

@@ -1,4 +1,4 @@
-package policy
+package review
 
 import (
 	"bytes"
@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"bailey"
@@ -91,7 +93,7 @@ func (e Listed) splitTool() (name, pattern string, ok bool) {
 	return name, pattern, found == closed
 }
 
-var toolForm = lazyRegexp(`^[A-Za-z][A-Za-z0-9_*.-]{0,127}$`)
+var toolForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_*.-]{0,127}$`) })
 
 // parseSettings parses the permissions of a settings file and ignores its other settings.
 func (l *Lists) parseSettings(data []byte) error {

@@ -1,4 +1,4 @@
-package policy
+package review
 
 import (
 	"encoding/json"
@@ -11,11 +11,12 @@ import (
 
 	"bailey"
 	"bailey/internal/ktest"
+	"bailey/internal/policy"
 )
 
-func parseTests(t testing.TB, text string) []Test {
+func parseTests(t testing.TB, text string) []policy.Test {
 	t.Helper()
-	tests, err := ParseTests(Source{"main.test.yaml", []byte(text)})
+	tests, err := policy.ParseTests(policy.Source{Name: "main.test.yaml", Text: []byte(text)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestRuleTests(t *testing.T) {
 		{"float for an integer", "call: git.push, input: {repo: ., depth: 1.5}, expect: allow", "does not fit an integer"},
 		{"null for text", "call: git.push, input: {repo: null}, expect: allow", "does not fit a string"},
 	} {
-		failed := e.Test(parseTests(t, "tests:\n  - {"+c.text+"}"), nil)
+		failed := RunTests(e, parseTests(t, "tests:\n  - {"+c.text+"}"), nil)
 		switch {
 		case c.want == "" && len(failed) != 0:
 			t.Errorf("%s: %v", c.name, failed)
@@ -56,7 +57,7 @@ func TestRuleTests(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.name, failed, c.want)
 		}
 	}
-	failed := e.Test(parseTests(t, "tests:\n- {name: n, call: git.push, input: {repo: .}, expect: ask, rules: [night]}"), nil)
+	failed := RunTests(e, parseTests(t, "tests:\n- {name: n, call: git.push, input: {repo: .}, expect: ask, rules: [night]}"), nil)
 	got, err := json.Marshal(failed)
 	if want := `[{"source":"main.test.yaml:2","name":"n","expected":"ask","expectedRules":["night"],"got":"allow","rules":[{"id":"push","source":"a.cedar:1"}],"reason":"allowed by push"}]`; err != nil || string(got) != want {
 		t.Errorf("%s, want %s", got, want)
@@ -74,7 +75,7 @@ func TestRuleTestFit(t *testing.T) {
 		}
 		return map[string]any{"repo": in["repo"], "limit": json.Number("3")}, in["repo"] == "w", reach[fmt.Sprint(in["repo"])], nil
 	}
-	failed := e.Test(parseTests(t, `tests:
+	failed := RunTests(e, parseTests(t, `tests:
 - {call: git.status, input: {repo: r, limit: "3"}, expect: allow}
 - {call: git.status, input: {repo: w}, expect: deny, rules: [ro]}
 - {call: git.status, input: {repo: w}, writes: false, expect: allow}
@@ -190,12 +191,12 @@ func TestRuleTestsRefused(t *testing.T) {
 		{"hidden character", "# a\u202e\n", "t.yaml:1:1: invisible character U+202E"},
 		{"escaped hidden character", one(`agent: "a\u202e"`), "wants one line of visible text"},
 		{"invalid UTF-8", "# \xff", "invalid UTF-8"},
-		{"too large", strings.Repeat("#", maxSheet+1), "at most 1048576 bytes"},
+		{"too large", strings.Repeat("#", 1<<20+1), "at most 1048576 bytes"},
 		{"deep in flow", one("input: {a: " + strings.Repeat("[", 100_000)), "not nested so deep"},
 		{"deep in blocks", one("input:\n" + nested(200)), "not nested so deep"},
 		{"deep on a line", one("input:\n    a:\n      " + strings.Repeat("- ", 1000) + "x"), "not nested so deep"},
 	} {
-		tests, err := ParseTests(Source{"t.yaml", []byte(c.text)})
+		tests, err := policy.ParseTests(policy.Source{Name: "t.yaml", Text: []byte(c.text)})
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "t.yaml") {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
@@ -228,7 +229,7 @@ func TestHostileTests(t *testing.T) {
 		"open comment": head + strings.Repeat("#", 1<<19),
 	} {
 		start := time.Now()
-		_, err := ParseTests(Source{"t.yaml", []byte(text)})
+		_, err := policy.ParseTests(policy.Source{Name: "t.yaml", Text: []byte(text)})
 		took := time.Since(start)
 		t.Logf("%s: %v, %.100v", name, took, err)
 		if took > 2*time.Minute { // a second, unless the time is quadratic
@@ -257,19 +258,19 @@ func FuzzTests(f *testing.F) {
 	f.Add("tests:\n- call: |\n    git.push\n  expect: deny\n")
 	e := load(f, permitPush+askMain)
 	f.Fuzz(func(t *testing.T, text string) {
-		tests, err := ParseTests(Source{"t.yaml", []byte(text)})
+		tests, err := policy.ParseTests(policy.Source{Name: "t.yaml", Text: []byte(text)})
 		if err != nil {
-			if len(tests) != 0 || !strings.HasPrefix(err.Error(), "t.yaml") || strings.ContainsFunc(err.Error(), isHiddenRune) {
+			if len(tests) != 0 || !strings.HasPrefix(err.Error(), "t.yaml") || strings.ContainsFunc(err.Error(), policy.IsHiddenRune) {
 				t.Fatalf("%d tests, %q", len(tests), err)
 			}
 			return
 		}
-		failed := e.Test(tests, nil)
+		failed := RunTests(e, tests, nil)
 		if len(tests) == 0 || len(failed) > len(tests) {
 			t.Fatalf("%d of %d tests fail", len(failed), len(tests))
 		}
 		for _, f := range failed {
-			if strings.ContainsFunc(strings.ReplaceAll(f.String(), "\n", ""), isHiddenRune) {
+			if strings.ContainsFunc(strings.ReplaceAll(f.String(), "\n", ""), policy.IsHiddenRune) {
 				t.Fatalf("%q", f)
 			}
 		}

@@ -1,4 +1,4 @@
-package policy
+package bench
 
 import (
 	"encoding/json"
@@ -9,11 +9,12 @@ import (
 	"github.com/cedar-policy/cedar-go"
 
 	"bailey"
+	"bailey/internal/policy"
 )
 
-// Sample is a generated policy for measurements, with requests and their expected results.
-type Sample struct {
-	Config
+// policySample is a generated policy for measurements, with requests and their expected results.
+type policySample struct {
+	policy.Config
 	Rules   int
 	Allowed bailey.Request // allowed by rule allowedBy
 	Refused bailey.Request // allowed by no permit
@@ -24,19 +25,19 @@ type Sample struct {
 // perAction is the number of rules per action of a sample.
 const perAction = 10
 
-// NewSample generates a policy with the given number of rules, ten per action. Half of them are for one agent each,
+// newPolicySample generates a policy with the given number of rules, ten per action. Half of them are for one agent each,
 // half for one kind of call. Of each hundred rules, unscoped are forbids without an action instead, which are part of
 // every slice.
-func NewSample(rules, unscoped int) Sample {
+func newPolicySample(rules, unscoped int) policySample {
 	const schema = `{"type":"object","required":["repo"],"properties":{"repo":{"type":"string"},"ref":{"type":"string"}}}`
-	s := Sample{Rules: rules, allowedBy: "a0-9"}
+	s := policySample{Rules: rules, allowedBy: "a0-9"}
 	var text strings.Builder
 	for i := range rules {
 		n, k := i/perAction, i%perAction
 		if k == 0 {
 			s.Actions = append(s.Actions,
-				Action{bailey.CapabilityID(fmt.Sprintf("p.a%d", n)), "p", "mutating", "medium", "reversible",
-					json.RawMessage(schema), false, nil, "", false})
+				policy.Action{ID: bailey.CapabilityID(fmt.Sprintf("p.a%d", n)), Pack: "p", SideEffect: "mutating",
+					Risk: "medium", Reversibility: "reversible", InputSchema: json.RawMessage(schema)})
 		}
 		switch {
 		case i*unscoped%100 < unscoped && k == 0:
@@ -53,7 +54,7 @@ func NewSample(rules, unscoped int) Sample {
 				"@id(\"a%d-%d\") permit (principal, action == Action::\"p.a%d\", resource) when { context.input has ref && context.input.ref like \"release-%d*\" };\n", n, k, n, k)
 		}
 	}
-	s.Sources = []Source{{"sample.cedar", []byte(text.String())}}
+	s.Sources = []policy.Source{{Name: "sample.cedar", Text: []byte(text.String())}}
 	s.Allowed = bailey.Request{
 		Capability: "p.a0", Input: map[string]any{"repo": ".", "ref": "main"},
 		Principal: bailey.Principal{Agent: "local", Person: "ada", Roles: []string{"dev"}},
@@ -67,8 +68,8 @@ func NewSample(rules, unscoped int) Sample {
 	return s
 }
 
-// Right returns an error if decide does not decide the sample's requests as its rules require.
-func (s Sample) Right(decide func(bailey.Request) bailey.Decision) error {
+// checkDecisions returns an error if decide does not decide the sample's requests as its rules require.
+func (s policySample) checkDecisions(decide func(bailey.Request) bailey.Decision) error {
 	yes, no := decide(s.Allowed), decide(s.Refused)
 	if yes.Effect == bailey.Allow && len(yes.Rules) == 1 && yes.Rules[0].ID == s.allowedBy &&
 		no.Effect == bailey.Deny && len(no.Rules) == 0 {
@@ -78,45 +79,25 @@ func (s Sample) Right(decide func(bailey.Request) bailey.Decision) error {
 		"the sample of %d rules is decided wrongly: %q, and %q", s.Rules, yes.Reason, no.Reason)
 }
 
-// Parse only parses the rules with the library and checks nothing. It is the lower bound for the time of a load.
-func (s Sample) Parse() error {
+// parseOnly only parses the rules with the library and checks nothing. It is the lower bound for the time of a load.
+func (s policySample) parseOnly() error {
 	_, err := cedar.NewPolicyListFromBytes(s.Sources[0].Name, s.Sources[0].Text)
 	return err
 }
 
-// Flat returns a function that decides like Decide but passes every rule to the library and not only a slice.
-func (e *Engine) Flat() func(bailey.Request) bailey.Decision {
-	every := cedar.NewPolicySet()
-	for id, r := range e.rules {
-		every.Add(cedar.PolicyID(id), r.policy)
-	}
-	return func(r bailey.Request) bailey.Decision {
-		s := e.slices[r.Capability]
-		if s == nil {
-			return e.Decide(r)
-		}
-		w, err := newWorld(s.act, r)
-		if err != nil {
-			return e.Decide(r)
-		}
-		return e.authorizeOrAsk(every, w, r.Approvals).Decision
-	}
-}
-
-// Bare returns a function that passes the rules of the request's slice to the library. The request is built once,
+// decideBare returns a function that passes the rules that cover a request to the library. The request is built once,
 // before.
-func (e *Engine) Bare(r bailey.Request) (func() bool, error) {
-	s := e.slices[r.Capability]
-	if s == nil {
-		return nil, bailey.NotFound.Errorf("`bailey capabilities list` shows those there are",
-			"no action is called %q", r.Capability)
+func decideBare(e *policy.Engine, r bailey.Request) (func() bool, error) {
+	v := e.Examine(r)
+	if v.Request == nil {
+		return nil, bailey.NotFound.New(v.Reason, v.Hint)
 	}
-	w, err := newWorld(s.act, r)
-	if err != nil {
-		return nil, err
+	rules := cedar.NewPolicySet()
+	for _, r := range e.RulesFor(r.Capability) {
+		rules.Add(cedar.PolicyID(r.ID), r.Policy)
 	}
 	return func() bool {
-		ok, _ := cedar.Authorize(e.sliceRules(s), w, w.req)
+		ok, _ := cedar.Authorize(rules, v.Request, v.Request.Request)
 		return ok == cedar.Allow
 	}, nil
 }

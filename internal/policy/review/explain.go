@@ -1,4 +1,4 @@
-package policy
+package review
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/eval"
 
 	"bailey"
+	"bailey/internal/policy"
 )
 
 // Explanation says why a decision was made and what would change it.
@@ -35,17 +36,14 @@ type Cited struct {
 }
 
 // Explain decides like Decide and explains the decision.
-func (e *Engine) Explain(r bailey.Request) Explanation {
-	v := e.decideFullContext(r)
+func Explain(e *policy.Engine, r bailey.Request) Explanation {
+	v := e.Examine(r)
 	out := Explanation{Capability: r.Capability, Outcome: v.Effect.String(), Reason: v.Reason, Hint: v.Hint,
-		Rules: []Cited{}, Policy: e.digest}
-	if v.slice != nil {
-		out.Considered = len(v.slice.own) + len(e.common)
-	}
+		Rules: []Cited{}, Considered: len(e.RulesFor(r.Capability)), Policy: e.Digest()}
 	for _, r := range v.Rules {
-		out.Rules = append(out.Rules, e.citeRule(r))
+		out.Rules = append(out.Rules, citeRule(r, e.Rule(r.ID)))
 	}
-	out.Change = e.possibleChanges(v)
+	out.Change = possibleChanges(v, r, e.RulesFor(r.Capability))
 	return out
 }
 
@@ -83,82 +81,78 @@ func (x Explanation) String() string {
 	return b.String()
 }
 
-func (e *Engine) citeRule(r bailey.Rule) Cited {
-	full := e.rules[r.ID]
-	c := Cited{Rule: r, Effect: "forbid", Text: full.text}
-	if full.isPermit() {
+func citeRule(r bailey.Rule, full *policy.LoadedRule) Cited {
+	c := Cited{Rule: r, Effect: "forbid", Text: full.Text}
+	if full.IsPermit() {
 		c.Effect = "permit"
 	}
 	return c
 }
 
-func (e *Engine) possibleChanges(v verdict) (out []string) {
-	switch v.cause {
-	case asked:
+func possibleChanges(v policy.Verdict, r bailey.Request, rules []*policy.LoadedRule) (out []string) {
+	switch v.Cause {
+	case policy.Asked:
 		for _, r := range v.Asks {
 			who := "anyone who may approve"
 			if r.Role != "" {
 				who = "role " + r.Role
 			}
-			out = append(out, fmt.Sprintf("allowed once %s is granted: %d of %s%s, for %s", r.ID, r.Count, who, describeProof(r.Level), formatDuration(r.TTL)))
+			out = append(out, fmt.Sprintf("allowed once %s is granted: %d of %s%s, for %s", r.ID, r.Count, who, policy.DescribeProof(r.Level), policy.FormatDuration(r.TTL)))
 		}
-	case forbidden:
+	case policy.Forbidden:
 		for _, r := range v.Rules {
 			out = append(out, fmt.Sprintf("forbidden while %s at %s holds", r.ID, r.Source))
 		}
-	case unnamed:
-		out = append(out, fmt.Sprintf("a permit whose action scope is == %s, or lists it", v.world.act.uid))
-	case unreleased:
-		out = append(out, permitHint(v.world.restores, "restores"))
-	case unreached:
-		out = append(out, permitHint(v.world.egress, "egress"))
-	case unwaived:
-		out = append(out, permitHint(v.world.waivers, "waivers"))
-	case broken:
-		out = append(out, fmt.Sprintf("denied until %s at %s can be evaluated: %s", v.Rules[0].ID, v.Rules[0].Source, v.fault))
-	case unallowed:
-		return e.missingConditions(v)
+	case policy.Unnamed:
+		out = append(out, fmt.Sprintf("a permit whose action scope is == %s, or lists it", v.Request.Action))
+	case policy.Unreleased:
+		out = append(out, policy.PermitHint(r.Restores, "restores"))
+	case policy.Unreached:
+		out = append(out, policy.PermitHint(r.Egress, "egress"))
+	case policy.Unwaived:
+		out = append(out, policy.PermitHint(r.Waivers, "waivers"))
+	case policy.Broken:
+		out = append(out, fmt.Sprintf("denied until %s at %s can be evaluated: %s", v.Rules[0].ID, v.Rules[0].Source, v.Fault))
+	case policy.Unallowed:
+		return missingConditions(v, rules)
 	}
 	return out
 }
 
 // missingConditions states for each permit that covers the action which condition fails.
-func (e *Engine) missingConditions(v verdict) (out []string) {
-	for _, list := range [...][]*rule{v.slice.own, e.common} {
-		for _, r := range list {
-			if r.isPermit() {
-				out = append(out,
-					fmt.Sprintf("%s at %s would allow it, but wants %s", r.ID, r.Source, v.world.unmetCondition(r)))
-			}
+func missingConditions(v policy.Verdict, rules []*policy.LoadedRule) (out []string) {
+	for _, r := range rules {
+		if r.IsPermit() {
+			out = append(out,
+				fmt.Sprintf("%s at %s would allow it, but wants %s", r.ID, r.Source, unmetCondition(v.Request, r)))
 		}
 	}
 	if out == nil {
-		out = append(out, fmt.Sprintf("a permit whose action scope takes in %s", v.world.act.uid))
+		out = append(out, fmt.Sprintf("a permit whose action scope takes in %s", v.Request.Action))
 	}
 	return out
 }
 
 // unmetCondition returns the first part of a permit that does not hold, as Cedar text.
-func (w *cedarRequest) unmetCondition(r *rule) string {
-	env := eval.Env{Entities: w, Principal: w.req.Principal, Action: w.req.Action, Resource: w.req.Resource,
-		Context: w.req.Context}
+func unmetCondition(w *policy.CedarRequest, r *policy.LoadedRule) string {
+	env := eval.Env{Entities: w, Principal: w.Principal, Action: w.Action, Resource: w.Resource, Context: w.Context}
 	holds := func(n ast.IsNode) bool {
 		v, err := eval.Eval(n, env)
 		return err == nil && v == cedar.True
 	}
-	scope := *r.ast
+	scope := *r.AST
 	scope.Conditions = nil
 	if !holds(eval.PolicyToNode(&scope).AsIsNode()) {
 		return "another principal or resource"
 	}
-	for _, c := range r.ast.Conditions {
+	for _, c := range r.AST.Conditions {
 		if c.Condition == ast.ConditionUnless {
 			if holds(c.Body) {
 				return "not (" + cedarText(c.Body) + ")"
 			}
 			continue
 		}
-		for _, n := range splitConjuncts(c.Body) {
+		for _, n := range policy.SplitConjuncts(c.Body) {
 			if !holds(n) {
 				return cedarText(n)
 			}

@@ -1,4 +1,4 @@
-package policy
+package review
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"github.com/cedar-policy/cedar-go"
 
 	"bailey"
+	"bailey/internal/policy"
 )
 
 // Suggestion is a set of rules that would have given the same decisions: allowed calls are allowed, and calls that
@@ -41,7 +42,7 @@ const (
 // callGroup collects the calls of one capability.
 type callGroup struct {
 	Suggested
-	act     *action
+	uid     cedar.EntityUID // the action
 	traits  []trait
 	permit  []traitSummary // traits of allowed calls and of calls that asked
 	ask     []traitSummary // traits of calls for which one of the policy's own rules asked
@@ -86,7 +87,8 @@ func (x *exactCalls) dropCall(i int) {
 
 // draftPolicy is a suggestion under construction.
 type draftPolicy struct {
-	actions []Action
+	actions []policy.Action
+	empty   *policy.Engine // the actions without rules
 	groups  map[bailey.CapabilityID]*callGroup
 	order   []*callGroup
 	calls   int
@@ -95,24 +97,24 @@ type draftPolicy struct {
 
 // Suggest derives rules from past calls, over which it iterates several times. It checks the rules against each call.
 // If they would allow a denied call or ask for an allowed one, it makes them narrower.
-func Suggest(actions []Action, past iter.Seq[Past]) (Suggestion, error) {
-	m, err := newModel(actions)
+func Suggest(actions []policy.Action, past iter.Seq[Past]) (Suggestion, error) {
+	empty, err := policy.Load(policy.Config{Actions: actions})
 	if err != nil {
 		return Suggestion{}, err
 	}
-	d := draftPolicy{actions: actions, groups: map[bailey.CapabilityID]*callGroup{}, causes: map[string]*Cause{}}
-	for _, a := range m.actions {
-		d.groups[a.ID] = &callGroup{Suggested: Suggested{Capability: a.ID}, act: a, traits: traitsOf(a)}
+	d := draftPolicy{actions: actions, empty: empty, groups: map[bailey.CapabilityID]*callGroup{}, causes: map[string]*Cause{}}
+	for _, a := range empty.Actions() {
+		d.groups[a.ID] = &callGroup{Suggested: Suggested{Capability: a.ID}, uid: policy.ActionUID(string(a.ID)),
+			traits: traitsOf(empty.ScalarInputs(a.ID))}
 	}
 	for p := range past {
 		d.countCall(p)
 	}
-	for _, a := range m.actions {
+	for _, a := range empty.Actions() { // sorted by id
 		if g := d.groups[a.ID]; g.Allowed+g.Asked > 0 {
 			d.order = append(d.order, g)
 		}
 	}
-	slices.SortFunc(d.order, func(a, b *callGroup) int { return strings.Compare(string(a.Capability), string(b.Capability)) })
 	for range maxRounds {
 		e, err := d.loadEngine()
 		if err != nil {
@@ -125,8 +127,8 @@ func Suggest(actions []Action, past iter.Seq[Past]) (Suggestion, error) {
 	return Suggestion{}, bailey.Internal.New("the rules never came to fit the past", "take a shorter stretch of it")
 }
 
-func (d *draftPolicy) loadEngine() (*Engine, error) {
-	return Load(Config{Sources: []Source{{Name: "suggested.cedar", Text: d.formatRules()}}, Actions: d.actions})
+func (d *draftPolicy) loadEngine() (*policy.Engine, error) {
+	return policy.Load(policy.Config{Sources: []policy.Source{{Name: "suggested.cedar", Text: d.formatRules()}}, Actions: d.actions})
 }
 
 // countCall adds a call.
@@ -141,15 +143,15 @@ func (d *draftPolicy) countCall(p Past) {
 		countCause(d.causes, "the capability is not there today", p.Receipt)
 		return
 	}
-	w, err := newWorld(g.act, p.Request)
-	if err != nil {
+	w := d.empty.Examine(p.Request).Request
+	if w == nil {
 		countCause(d.causes, "its arguments cannot be judged", p.Receipt)
 		return
 	}
 	g.addCall(p, w)
 }
 
-func (g *callGroup) addCall(p Past, w *cedarRequest) {
+func (g *callGroup) addCall(p Past, w *policy.CedarRequest) {
 	if g.First == "" {
 		g.First = p.Receipt
 	}
@@ -184,7 +186,7 @@ func addFacets(counts []traitSummary, f []facet) []traitSummary {
 }
 
 // builtinAsks reports whether the built-in rules ask for a call, whatever other rules say.
-func builtinAsks(p Past, w *cedarRequest) bool { return p.Request.Changed || w.hasOpaqueInput() }
+func builtinAsks(p Past, w *policy.CedarRequest) bool { return p.Request.Changed || hasOpaqueInput(w) }
 
 // mergeApprovals merges the approvals that were required and keeps the strictest count and level.
 func (g *callGroup) mergeApprovals(asks []bailey.Rule) {
@@ -192,7 +194,7 @@ func (g *callGroup) mergeApprovals(asks []bailey.Rule) {
 		g.count = max(g.count, r.Count)
 		g.level = g.level.Stricter(r.Level)
 		g.mixed = g.mixed || g.role != "" && r.Role != "" && g.role != r.Role
-		if g.role == "" && roleForm().MatchString(r.Role) {
+		if g.role == "" && policy.IsRole(r.Role) {
 			g.role = r.Role
 		}
 	}
@@ -208,15 +210,15 @@ func exactConditions(traits []trait, f []facet) (conditions []string) {
 	return conditions
 }
 
-func (w *cedarRequest) hasOpaqueInput() bool {
-	v, _ := w.context["input"].(cedar.Record).Get(opaqueName)
+func hasOpaqueInput(w *policy.CedarRequest) bool {
+	v, _ := inputOf(w).Get(policy.OpaqueName)
 	s, ok := v.(cedar.Set)
 	return ok && s.Len() > 0
 }
 
-// checkAgainstPast applies the rules to each call that they were derived from, and records which rules must be narrower. It
-// reports whether the rules must be written again.
-func (d *draftPolicy) checkAgainstPast(e *Engine, past iter.Seq[Past]) (again bool) {
+// checkAgainstPast applies the rules to each call that they were derived from, and records which rules must be
+// narrower. It reports whether the rules must be written again.
+func (d *draftPolicy) checkAgainstPast(e *policy.Engine, past iter.Seq[Past]) (again bool) {
 	for _, g := range d.order {
 		g.blurred = 0
 	}
@@ -226,7 +228,7 @@ func (d *draftPolicy) checkAgainstPast(e *Engine, past iter.Seq[Past]) (again bo
 		if g == nil || g.gone || g.Allowed+g.Asked == 0 || c.whyUndecidable(p) != "" {
 			continue
 		}
-		if v := e.decideFullContext(p.Request); v.world != nil && v.Effect != p.Was && g.adjustToCall(p, v) {
+		if v := e.Examine(p.Request); v.Request != nil && v.Effect != p.Was && g.adjustToCall(p, v) {
 			again = true
 		}
 	}
@@ -234,11 +236,11 @@ func (d *draftPolicy) checkAgainstPast(e *Engine, past iter.Seq[Past]) (again bo
 }
 
 // adjustToCall adjusts a group to one call that the rules decide differently.
-func (g *callGroup) adjustToCall(p Past, v verdict) (again bool) {
+func (g *callGroup) adjustToCall(p Past, v policy.Verdict) (again bool) {
 	switch {
 	case p.Was == bailey.Deny:
-		return g.keepDenied(exactConditions(g.traits, facetsOf(g.traits, p, v.world)))
-	case v.Effect == bailey.Ask && !g.narrow && !g.asks.over && len(g.ask) > 0 && !builtinAsks(p, v.world):
+		return g.keepDenied(exactConditions(g.traits, facetsOf(g.traits, p, v.Request)))
+	case v.Effect == bailey.Ask && !g.narrow && !g.asks.over && len(g.ask) > 0 && !builtinAsks(p, v.Request):
 		g.narrow = true
 		return true
 	case v.Effect == bailey.Deny && g.liftForbids(v.Rules):
@@ -313,7 +315,7 @@ func (g *callGroup) writeGroup(b *bytes.Buffer) {
 	}
 	for i, k := range g.never.order {
 		if c := g.never.conditions[k]; c != nil {
-			fmt.Fprintf(b, "\n@id(%q)\n@reason(\"a call like this was denied\")\nforbid (principal, action == %s, resource)", g.suggestedID("never", i+1), g.act.uid)
+			fmt.Fprintf(b, "\n@id(%q)\n@reason(\"a call like this was denied\")\nforbid (principal, action == %s, resource)", g.suggestedID("never", i+1), g.uid)
 			writeClauses(b, c)
 			b.WriteString(";\n")
 		}
@@ -330,7 +332,7 @@ func (g *callGroup) writeAsks(b *bytes.Buffer, permit []string) {
 			each = append(each, g.asks.conditions[k])
 		}
 	}
-	who := fmt.Sprintf("count=%d,ttl=10m", max(1, min(g.count, maxCount)))
+	who := fmt.Sprintf("count=%d,ttl=10m", max(1, min(g.count, policy.MaxCount)))
 	switch {
 	case g.level == "":
 	// The level is of another version and would not load. The strictest level asks for no less.
@@ -344,7 +346,7 @@ func (g *callGroup) writeAsks(b *bytes.Buffer, permit []string) {
 	}
 	for i, conditions := range each {
 		id := g.suggestedID("ask", i+1)
-		fmt.Fprintf(b, "\n@id(%q)\n@reason(\"a person was asked about calls like this\")\n@approval(%q)\nforbid (principal, action == %s, resource)", id, who, g.act.uid)
+		fmt.Fprintf(b, "\n@id(%q)\n@reason(\"a person was asked about calls like this\")\n@approval(%q)\nforbid (principal, action == %s, resource)", id, who, g.uid)
 		writeClauses(b, conditions)
 		fmt.Fprintf(b, "\nunless { context.approvals.contains(%q) };\n", id)
 	}
@@ -356,8 +358,8 @@ func writeClauses(b *bytes.Buffer, conditions []string) {
 	}
 }
 
-// splitScope returns the head of the permit, with the principal and the resource if only one of each was seen. rest has the
-// conditions that the head does not express.
+// splitScope returns the head of the permit, with the principal and the resource if only one of each was seen. rest has
+// the conditions that the head does not express.
 func (g *callGroup) splitScope(conditions []string) (head string, rest []string) {
 	principal, resource := "principal", "resource"
 	for _, c := range conditions {
@@ -370,7 +372,7 @@ func (g *callGroup) splitScope(conditions []string) (head string, rest []string)
 			rest = append(rest, c)
 		}
 	}
-	return fmt.Sprintf("%s, action == %s, %s", principal, g.act.uid, resource), rest
+	return fmt.Sprintf("%s, action == %s, %s", principal, g.uid, resource), rest
 }
 
 // conditionsFrom returns the conditions that follow from the counts.

@@ -1,4 +1,4 @@
-package policy
+package review
 
 import (
 	"fmt"
@@ -87,7 +87,7 @@ func TestReplayOfHidden(t *testing.T) {
 		p := pastCall(1, bailey.Allow, "git.push", map[string]any{"repo": ".", "ref": "main"})
 		p.Hidden = []string{c.hidden}
 		e := load(t, c.rules)
-		if why := e.Undecidable(p); (why == "") != c.want {
+		if why := WhyUndecidable(e, p); (why == "") != c.want {
 			t.Errorf("%s hidden, %s: %q", c.hidden, c.rules, why)
 		}
 		if r := Replay(e, slices.Values([]Past{p})); (r.Undecided == 0) != c.want {

@@ -1,4 +1,4 @@
-package policy
+package review
 
 import (
 	"fmt"
@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
+
+	"bailey/internal/policy"
 )
 
 // trait is one property of a call that a suggested rule can test.
@@ -38,7 +40,7 @@ type facet struct {
 }
 
 // traitsOf returns the traits of an action's calls, in the order in which rules list them.
-func traitsOf(a *action) []trait {
+func traitsOf(inputs []policy.Input) []trait {
 	list := []trait{
 		{name: "principal", expr: "principal", most: maxPlace}, {name: "resource", expr: "resource", most: maxPlace},
 		{name: "cage", expr: "context.cage", most: maxShort},
@@ -50,12 +52,12 @@ func traitsOf(a *action) []trait {
 		{name: "egress", expr: "context.egress", set: true, most: maxPlace},
 		{name: "waivers", expr: "context.waivers", set: true, most: maxShort},
 	}
-	for _, f := range a.input.fields {
-		if f.shape == nil || f.shape.kind > flag || hasHiddenRune(f.name) {
+	for _, in := range inputs {
+		if hasHiddenRune(in.Name) {
 			continue
 		}
-		t := trait{name: "input." + f.name, most: maxShort}
-		if t.expr, t.guard = inputExpr(f.name); f.required {
+		t := trait{name: "input." + in.Name, most: maxShort}
+		if t.expr, t.guard = inputExpr(in.Name); in.Required {
 			t.guard = ""
 		}
 		list = append(list, t)
@@ -64,9 +66,9 @@ func traitsOf(a *action) []trait {
 }
 
 // facetsOf returns the values of the traits in one call.
-func facetsOf(traits []trait, p Past, w *cedarRequest) []facet {
+func facetsOf(traits []trait, p Past, w *policy.CedarRequest) []facet {
 	out := make([]facet, len(traits))
-	input := w.context["input"].(cedar.Record)
+	input := inputOf(w)
 	for i, t := range traits {
 		if name, in := strings.CutPrefix(t.name, "input."); in {
 			v, there := input.Get(cedar.String(name))
@@ -75,7 +77,7 @@ func facetsOf(traits []trait, p Past, w *cedarRequest) []facet {
 			if there && !path {
 				out[i].setValue(t, v)
 			}
-		} else if v := w.traitValue(t.name); v != nil {
+		} else if v := traitValue(w, t.name); v != nil {
 			out[i].setValue(t, v)
 		}
 		if overlapsHidden(t.name, p.Hidden) && !out[i].absent && !out[i].path {
@@ -86,14 +88,21 @@ func facetsOf(traits []trait, p Past, w *cedarRequest) []facet {
 }
 
 // traitValue returns the Cedar value of a trait that is not an input.
-func (w *cedarRequest) traitValue(name string) cedar.Value {
+func traitValue(w *policy.CedarRequest, name string) cedar.Value {
 	switch name {
 	case "principal":
-		return w.agent.UID
+		return w.Principal
 	case "resource":
-		return w.target.UID
+		return w.Resource
 	}
-	return w.context[cedar.String(name)]
+	v, _ := w.Context.Get(cedar.String(name))
+	return v
+}
+
+// inputOf returns context.input.
+func inputOf(w *policy.CedarRequest) cedar.Record {
+	v, _ := w.Context.Get("input")
+	return v.(cedar.Record)
 }
 
 // setValue records a value, or the reason why it cannot be expressed.
@@ -246,8 +255,8 @@ func setCondition(t trait, values []string) string {
 	return ""
 }
 
-// dirCondition restricts a directory to the common one if that is specific enough: neither / nor a directory directly below
-// it.
+// dirCondition restricts a directory to the common one if that is specific enough: neither / nor a directory directly
+// below it.
 func (c *traitSummary) dirCondition(t trait, wide bool) string {
 	if strings.Count(c.common, "/") < 2 || c.long || hasHiddenRune(c.common) || wide && len(c.bad) > 0 {
 		return ""

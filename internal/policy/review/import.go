@@ -1,18 +1,21 @@
-package policy
+package review
 
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"bailey"
+	"bailey/internal/policy"
 )
 
 // Command is an action and the command lines that its manifest gives it, such as "git status".
 type Command struct {
-	Action
+	policy.Action
 	Patterns []string
 }
 
@@ -115,8 +118,8 @@ func (im *Import) importEntry(e Listed) {
 	}
 }
 
-// leaveOutUnmapped leaves out an entry that cannot be mapped to commands. If the entry denies or asks, it might mean any
-// command, so everything asks.
+// leaveOutUnmapped leaves out an entry that cannot be mapped to commands. If the entry denies or asks, it might mean
+// any command, so everything asks.
 func (im *Import) leaveOutUnmapped(e Listed, why string) {
 	if e.List != "allow" {
 		im.everything = true
@@ -152,10 +155,10 @@ func parseWords(pattern string) (w commandPattern, why string) {
 	return w, ""
 }
 
-var plainWords = lazyRegexp(`^[A-Za-z0-9_@%+=:,./^~* -]+$`)
+var plainWords = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./^~* -]+$`) })
 
-// assignEntry assigns an entry to every action whose command line the entry includes. If it includes none, the entry is a
-// part of the action with the longest command line that the entry starts with.
+// assignEntry assigns an entry to every action whose command line the entry includes. If it includes none, the entry is
+// a part of the action with the longest command line that the entry starts with.
 func (im *Import) assignEntry(e Listed, w commandPattern) {
 	var all, one []Command
 	longest := 0
@@ -295,7 +298,7 @@ func (im *Import) writeRules(b *bytes.Buffer, c Command, r *actionRights) {
 		}
 		fmt.Fprintf(b, "// %s\n", quotedLine(e.List+" "+e.Entry))
 	}
-	effect, uid := im.ruleEffect(c, r), actionUID(string(c.ID))
+	effect, uid := im.ruleEffect(c, r), policy.ActionUID(string(c.ID))
 	if effect == bailey.Deny {
 		fmt.Fprintf(b, "@id(%q)\n@reason(\"an imported list denies it\")\nforbid (principal, action == %s, resource);\n", ruleID("imported-deny", c.ID), uid)
 		return

@@ -1,4 +1,4 @@
-package policy
+package review
 
 import (
 	"fmt"
@@ -8,10 +8,11 @@ import (
 	"unicode/utf8"
 
 	"bailey"
+	"bailey/internal/policy"
 )
 
 // suggest derives rules from past calls and loads them.
-func suggest(t *testing.T, past []Past) (Suggestion, *Engine) {
+func suggest(t *testing.T, past []Past) (Suggestion, *policy.Engine) {
 	t.Helper()
 	s, err := Suggest(testActions(), slices.Values(past))
 	if err != nil {
@@ -133,8 +134,8 @@ func TestSuggestionHoldsHostileValues(t *testing.T) {
 			past[i].Request.Paths = map[string]string{"elsewhere": "/p/" + v}
 		}
 		s, e := suggest(t, past)
-		if len(e.rules) != 4 {
-			t.Errorf("%q: %d rules:\n%s", v, len(e.rules), s.Text)
+		if e.Len() != 4 {
+			t.Errorf("%q: %d rules:\n%s", v, e.Len(), s.Text)
 		}
 		if hasHiddenRune(v) {
 			if strings.Contains(string(s.Text), v) || !strings.Contains(string(s.Text), "invisible characters") {
@@ -208,7 +209,7 @@ func TestSuggestionLeavesBuiltinQuestions(t *testing.T) {
 	opaque := pastCall(2, bailey.Ask, "git.status", map[string]any{"repo": ".", "score": 1.5})
 	past := []Past{changed, opaque, pastCall(3, bailey.Allow, "git.status", map[string]any{"repo": "."})}
 	s, e := suggest(t, past)
-	if r := Replay(e, slices.Values(past)); r.Changed != 0 || len(e.rules) != 3 {
+	if r := Replay(e, slices.Values(past)); r.Changed != 0 || e.Len() != 3 {
 		t.Errorf("%+v\n%s", r, s.Text)
 	}
 }
@@ -218,8 +219,8 @@ func TestSuggestionOfHostileReceipts(t *testing.T) {
 	p := pastCall(1, bailey.Allow, "git.status", map[string]any{"repo": "."})
 	u := p
 	p.Receipt, u.Unknown = "r-\npermit (principal, action, resource);\u2028", "why\n@id(\"x\") permit (principal, action, resource);"
-	if s, e := suggest(t, []Past{p, u}); len(e.rules) != 3 {
-		t.Errorf("%d rules:\n%s", len(e.rules), s.Text)
+	if s, e := suggest(t, []Past{p, u}); e.Len() != 3 {
+		t.Errorf("%d rules:\n%s", e.Len(), s.Text)
 	}
 }
 
@@ -265,4 +266,29 @@ func FuzzLiteral(f *testing.F) {
 			t.Errorf("%q is taken for %q in %s", other, s, text)
 		}
 	})
+}
+
+// TestSuggestionKeepsTheLevel checks that suggested rules ask for no lower level than the receipts did. If a receipt
+// has an unknown level, the rule must ask for the strictest one.
+func TestSuggestionKeepsTheLevel(t *testing.T) {
+	past := pushes()
+	levels := []bailey.Level{bailey.SignedSoftware, bailey.SignedTouch, bailey.Local}
+	n := 0
+	for i := range past {
+		if past[i].Was == bailey.Ask {
+			past[i].Asks = []bailey.Rule{{ID: "main", Role: "sre", Level: levels[n%len(levels)], Count: 1}}
+			n++
+		}
+	}
+	if s, _ := suggest(t, past); !strings.Contains(string(s.Text), `@approval("role=sre,level=signed-touch,count=1,ttl=10m")`) {
+		t.Errorf("%s", s.Text)
+	}
+	for i := range past {
+		if past[i].Was == bailey.Ask {
+			past[i].Asks[0].Level = "signed-by-two-moons"
+		}
+	}
+	if s, _ := suggest(t, past); !strings.Contains(string(s.Text), "level=signed-touch") {
+		t.Errorf("%s", s.Text)
+	}
 }

@@ -1,4 +1,4 @@
-package policy
+package review
 
 import (
 	"bytes"
@@ -8,10 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	cast "github.com/cedar-policy/cedar-go/ast"
-	"github.com/cedar-policy/cedar-go/x/exp/ast"
-
 	"bailey"
+	"bailey/internal/policy"
 )
 
 // Standing is the best outcome that the scopes of the rules permit for a capability. It does not consider conditions.
@@ -64,24 +62,24 @@ func (d Difference) None() bool {
 }
 
 // Compare reports the effect of replacing old by now. The two may know different capabilities.
-func Compare(old, now *Engine) Difference {
+func Compare(old, now *policy.Engine) Difference {
 	d := Difference{Gained: []Shift{}, Lost: []Shift{}, Changed: []Shift{}}
-	d.Rules = compareRules(slices.Collect(maps.Values(old.rules)), slices.Collect(maps.Values(now.rules)),
-		func(a, b *rule) bool { return a.canonicalText() == b.canonicalText() })
+	d.Rules = compareRules(slices.Collect(old.Rules()), slices.Collect(now.Rules()),
+		func(a, b *policy.LoadedRule) bool { return a.CanonicalText() == b.CanonicalText() })
 	rewritten := map[bailey.RuleID]bool{}
 	for _, r := range d.Rules.Rewritten {
 		rewritten[r.ID] = true
 	}
 	ids := map[bailey.CapabilityID]bool{}
-	for _, e := range []*Engine{old, now} {
-		for id := range e.slices {
-			ids[id] = true
+	for _, e := range []*policy.Engine{old, now} {
+		for _, a := range e.Actions() {
+			ids[a.ID] = true
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(ids)) {
-		s := Shift{Capability: id, Was: old.standingOf(id), Now: now.standingOf(id)}
-		s.Rules = compareRules(old.coveringRules(id), now.coveringRules(id),
-			func(a, _ *rule) bool { return !rewritten[a.ID] })
+		s := Shift{Capability: id, Was: standingOf(old, id), Now: standingOf(now, id)}
+		s.Rules = compareRules(old.RulesFor(id), now.RulesFor(id),
+			func(a, _ *policy.LoadedRule) bool { return !rewritten[a.ID] })
 		switch was, is := s.Was.mayRun(), s.Now.mayRun(); {
 		case !was && is:
 			d.Gained = append(d.Gained, s)
@@ -96,22 +94,13 @@ func Compare(old, now *Engine) Difference {
 
 func (s Standing) mayRun() bool { return s == Allowed || s == Asks }
 
-// coveringRules returns the rules whose action scope includes an action.
-func (e *Engine) coveringRules(id bailey.CapabilityID) []*rule {
-	if s := e.slices[id]; s != nil {
-		return slices.Concat(s.own, e.common)
-	}
-	return nil
-}
-
-// Own returns the rules that deny one of the actions or ask about it, except those of a new home's policy.
-func (e *Engine) Own(ids ...bailey.CapabilityID) (own []bailey.RuleID) {
+// OwnRules returns the rules that deny one of the actions or ask about it, except those of a new home's policy.
+func OwnRules(e *policy.Engine, ids ...bailey.CapabilityID) (own []bailey.RuleID) {
+	given := []policy.Source{policy.Starter(), policy.Agents(), policy.Elsewhere()}
 	for _, id := range ids {
-		for _, r := range e.coveringRules(id) {
-			given := r.builtin ||
-				slices.ContainsFunc([][]byte{starterPolicy, agentPolicy, noCagePolicy},
-					func(text []byte) bool { return bytes.Contains(text, []byte(r.text)) })
-			if !given && !r.isPermit() && !slices.Contains(own, r.ID) {
+		for _, r := range e.RulesFor(id) {
+			isGiven := func(s policy.Source) bool { return bytes.Contains(s.Text, []byte(r.Text)) }
+			if !r.BuiltIn && !r.IsPermit() && !slices.Contains(own, r.ID) && !slices.ContainsFunc(given, isGiven) {
 				own = append(own, r.ID)
 			}
 		}
@@ -120,24 +109,23 @@ func (e *Engine) Own(ids ...bailey.CapabilityID) (own []bailey.RuleID) {
 	return own
 }
 
-func (e *Engine) standingOf(id bailey.CapabilityID) Standing {
-	s := e.slices[id]
-	switch {
-	case s == nil:
+func standingOf(e *policy.Engine, id bailey.CapabilityID) Standing {
+	switch _, known := e.Action(id); {
+	case !known:
 		return Absent
 	case e.Never(id, ""):
 		return Denied
 	}
-	if slices.ContainsFunc(e.coveringRules(id), func(r *rule) bool { return r.asks && !r.builtin }) {
+	if slices.ContainsFunc(e.RulesFor(id), func(r *policy.LoadedRule) bool { return r.Asks && !r.BuiltIn }) {
 		return Asks
 	}
 	return Allowed
 }
 
 // compareRules compares two lists of rules by id. If both lists have an id, it calls same.
-func compareRules(old, now []*rule, same func(old, now *rule) bool) RuleChanges {
+func compareRules(old, now []*policy.LoadedRule, same func(old, now *policy.LoadedRule) bool) RuleChanges {
 	c := RuleChanges{Added: []RuleAt{}, Removed: []RuleAt{}, Rewritten: []RuleAt{}}
-	before := map[bailey.RuleID]*rule{}
+	before := map[bailey.RuleID]*policy.LoadedRule{}
 	for _, r := range old {
 		before[r.ID] = r
 	}
@@ -145,7 +133,7 @@ func compareRules(old, now []*rule, same func(old, now *rule) bool) RuleChanges 
 		o := before[r.ID]
 		delete(before, r.ID)
 		switch {
-		case o == nil && r.builtin: // the capability is new; built-in rules cover each one
+		case o == nil && r.BuiltIn: // the capability is new; built-in rules cover each one
 		case o == nil:
 			c.Added = append(c.Added, ruleAt(r, nil))
 		case !same(o, r):
@@ -153,7 +141,7 @@ func compareRules(old, now []*rule, same func(old, now *rule) bool) RuleChanges 
 		}
 	}
 	for _, r := range before {
-		if !r.builtin {
+		if !r.BuiltIn {
 			c.Removed = append(c.Removed, ruleAt(r, nil))
 		}
 	}
@@ -167,31 +155,22 @@ func (c RuleChanges) sortByID() RuleChanges {
 	return c
 }
 
-func ruleAt(r, was *rule) RuleAt {
-	at := RuleAt{ID: r.ID, Effect: r.effectName(), Source: r.Source}
+func ruleAt(r, was *policy.LoadedRule) RuleAt {
+	at := RuleAt{ID: r.ID, Effect: effectName(r), Source: r.Source}
 	if was != nil {
 		at.Was = was.Source
 	}
 	return at
 }
 
-func (r *rule) effectName() string {
+func effectName(r *policy.LoadedRule) string {
 	switch {
-	case r.isPermit():
+	case r.IsPermit():
 		return "permit"
-	case r.asks:
+	case r.Asks:
 		return "ask"
 	}
 	return "forbid"
-}
-
-// canonicalText returns the rule in Cedar's own format, with annotations and without comments.
-func (r *rule) canonicalText() string {
-	q := *r.ast
-	q.Annotations = slices.Clone(q.Annotations)
-	slices.SortFunc(q.Annotations,
-		func(a, b ast.AnnotationType) int { return strings.Compare(string(a.Key), string(b.Key)) })
-	return string((*cast.Policy)(&q).MarshalCedar())
 }
 
 // String formats the difference for a terminal: capabilities that may run now, those that no longer run, and those that
@@ -255,8 +234,8 @@ func wrapNames(names []string) string {
 	return b.String() + more
 }
 
-// formatLines writes one line for each rule. It cuts a long list unless whole is set; the last section of the output has all
-// rules.
+// formatLines writes one line for each rule. It cuts a long list unless whole is set; the last section of the output
+// has all rules.
 func (c RuleChanges) formatLines(indent string, whole bool) string {
 	const most = 8
 	var out []string

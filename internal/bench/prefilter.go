@@ -1,29 +1,30 @@
-package redact
+package bench
 
 import (
 	"io"
-	"strings"
 	"time"
+
+	"bailey/internal/redact"
 )
 
-// Row is one line of a measurement: millions of bytes per second of CPU time.
-type Row struct {
+// rateRow is one line of a measurement: millions of bytes per second of CPU time.
+type rateRow struct {
 	Name string  `json:"name"`
 	Rate float64 `json:"mb_per_s"`
 	N    int     `json:"found"`
 }
 
-// Measure redacts text as a stream with a new table of r. For comparison, it runs over the same text a prefilter that
-// only searches for the same keywords. cpu must return the CPU time used by this process, so that other work on the
-// machine does not count.
-func (r *Rules) Measure(text []byte, cpu func() time.Duration) []Row {
-	p := newPrefilter(builtIn().detectorKeywords())
+// measureRedact redacts text as a stream with a new table of r. For comparison, it runs over the same text a prefilter
+// that only searches for the same keywords. cpu must return the CPU time used by this process, so that other work on
+// the machine does not count.
+func measureRedact(r *redact.Rules, text []byte, cpu func() time.Duration) []rateRow {
+	p := newPrefilter(redact.Keywords())
 	rate := func(start time.Duration) float64 {
 		return float64(len(text)) / 1e6 / max(cpu()-start, time.Microsecond).Seconds()
 	}
 	start := cpu()
 	n := p.countHits(text)
-	alone := Row{"prefilter", rate(start), n}
+	alone := rateRow{"prefilter", rate(start), n}
 	start = cpu()
 	w := r.NewTable().Writer(io.Discard)
 	for rest := text; len(rest) > 0; {
@@ -32,24 +33,7 @@ func (r *Rules) Measure(text []byte, cpu func() time.Duration) []Row {
 		rest = rest[k:]
 	}
 	w.Close()
-	return []Row{{"redact", rate(start), w.Count()}, alone}
-}
-
-// detectorKeywords returns the prefixes and names of the detectors, as a keyword matcher would need them.
-func (t *tables) detectorKeywords() []string {
-	var all []string
-	for _, rows := range t.prefixes {
-		for _, p := range rows {
-			all = append(all, strings.ToLower(p.text))
-		}
-	}
-	for e := range nameEndings() {
-		all = append(all, e)
-	}
-	for s := range t.services {
-		all = append(all, s)
-	}
-	return all
+	return []rateRow{{"redact", rate(start), w.Count()}, alone}
 }
 
 // prefilter is an Aho-Corasick automaton (CACM 18, 1975) over keywords. It is the reference for the speed of the

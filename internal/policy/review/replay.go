@@ -1,4 +1,4 @@
-package policy
+package review
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 
 	"bailey"
+	"bailey/internal/policy"
 )
 
 // Past is a call that was decided, reconstructed from its receipt.
@@ -26,44 +27,43 @@ type Past struct {
 // hides is the reason if a rule reads a part of the call that the receipt hides.
 const hides = "a rule looks at what the receipt hides"
 
-// Undecidable returns why the decision of these rules on p cannot be determined, or "".
-func (e *Engine) Undecidable(p Past) string { return (&pastChecker{engine: e}).whyUndecidable(p) }
+// WhyUndecidable returns why the decision of these rules on p cannot be determined, or "".
+func WhyUndecidable(e *policy.Engine, p Past) string {
+	return (&pastChecker{engine: e}).whyUndecidable(p)
+}
 
 // pastChecker decides past calls. It caches the parts of a request that each rule reads.
 type pastChecker struct {
-	engine *Engine
-	seen   map[*rule][]string
+	engine *policy.Engine
+	seen   map[*policy.LoadedRule][]string
 }
 
 func (c *pastChecker) whyUndecidable(p Past) string {
 	if p.Unknown != "" {
 		return p.Unknown
 	}
-	s := c.engine.slices[p.Request.Capability]
-	if s == nil {
+	if _, ok := c.engine.Action(p.Request.Capability); !ok {
 		return "the capability is not there today"
 	}
 	if len(p.Hidden) == 0 {
 		return ""
 	}
-	for _, list := range [...][]*rule{s.own, c.engine.common} {
-		for _, r := range list {
-			if slices.ContainsFunc(c.partsRead(r), func(at string) bool { return overlapsHidden(at, p.Hidden) }) {
-				return hides
-			}
+	for _, r := range c.engine.RulesFor(p.Request.Capability) {
+		if slices.ContainsFunc(c.partsRead(r), func(at string) bool { return overlapsHidden(at, p.Hidden) }) {
+			return hides
 		}
 	}
 	return ""
 }
 
 // partsRead returns the parts of a request that a rule reads, named as in [Past.Hidden].
-func (c *pastChecker) partsRead(r *rule) []string {
+func (c *pastChecker) partsRead(r *policy.LoadedRule) []string {
 	at, ok := c.seen[r]
 	if !ok {
 		if c.seen == nil {
-			c.seen = map[*rule][]string{}
+			c.seen = map[*policy.LoadedRule][]string{}
 		}
-		at = looksAt(r.ast)
+		at = looksAt(r.AST)
 		c.seen[r] = at
 	}
 	return at
@@ -86,10 +86,10 @@ func looksAt(p *ast.Policy) (at []string) {
 				return !isInput(n.Arg)
 			case ast.NodeTypeAccess:
 				switch {
-				case isInput(n.Arg) && n.Value == opaqueName:
+				case isInput(n.Arg) && n.Value == policy.OpaqueName:
 				case isInput(n.Arg):
 					at = append(at, "input."+string(n.Value))
-				case isContext(n.Arg):
+				case policy.IsContext(n.Arg):
 					at = append(at, string(n.Value))
 				default:
 					return true
@@ -104,7 +104,7 @@ func looksAt(p *ast.Policy) (at []string) {
 
 func isInput(n ast.IsNode) bool {
 	a, ok := n.(ast.NodeTypeAccess)
-	return ok && a.Value == "input" && isContext(a.Arg)
+	return ok && a.Value == "input" && policy.IsContext(a.Arg)
 }
 
 // Report states how rules would have decided past calls.
@@ -161,8 +161,8 @@ type kindOfChange struct {
 }
 
 // Replay decides each past call again. It keeps only one of them in memory at a time.
-func Replay(e *Engine, past iter.Seq[Past]) Report {
-	r := Report{Policy: e.digest, Changes: []Change{}, groups: map[kindOfChange]*Change{}, why: map[string]*Cause{},
+func Replay(e *policy.Engine, past iter.Seq[Past]) Report {
+	r := Report{Policy: e.Digest(), Changes: []Change{}, groups: map[kindOfChange]*Change{}, why: map[string]*Cause{},
 		marks: map[string]*Cause{}}
 	c := &pastChecker{engine: e}
 	for p := range past {
@@ -193,7 +193,7 @@ func (r *Report) addCall(c *pastChecker, p Past) {
 	for _, m := range p.Marks {
 		countCause(r.marks, m, p.Receipt)
 	}
-	d := c.engine.decideFullContext(p.Request).Decision
+	d := c.engine.Examine(p.Request).Decision
 	if d.Effect == p.Was {
 		r.Same++
 		return
