@@ -29,11 +29,8 @@ type Jail struct {
 	// for tests that show the use of clone attributes by removing them; otherwise nil
 	weaken func(*syscall.SysProcAttr)
 
-	warm  helperPool
+	warm  warmth
 	memos planCache
-
-	arming sync.Mutex // held while a process is started in advance
-	stock  initPool
 
 	choosing sync.Mutex
 	chosen   bool   // guarded by choosing
@@ -59,7 +56,7 @@ func New(cfg Config) (*Jail, error) {
 	j := &Jail{root: os.Geteuid() == 0, hostUID: os.Geteuid(), hostGID: os.Getegid(), landlock: landlockABI(),
 		maps: map[mapping]*os.File{}, uids: &uids{},
 		building: make(chan struct{}, maxBuilding*runtime.NumCPU())}
-	j.warm.onDemand, j.warm.warn = cfg.OnDemand, cfg.Warn
+	j.warm = newWarmCages(j, cfg)
 	j.times = times{grace: cmp.Or(cfg.Grace, DefaultGrace), reluctance: cmp.Or(cfg.Reluctance, DefaultReluctance),
 		answer: cmp.Or(cfg.Answer, DefaultAnswer)}
 	j.tools.trust = trust{overflow: !isIDMapped("/proc/self/uid_map", 0)}
@@ -155,7 +152,6 @@ func (*Jail) Installed(command string) bool {
 // Close releases the resources that the Jail keeps between calls. All runs must have ended.
 func (j *Jail) Close() error {
 	j.warm.close()
-	j.stock.close()
 	j.tools.copies.removeAll()
 	j.holder.removeCgroups()
 	j.mu.Lock()

@@ -294,3 +294,13 @@ func (c *child) readReports() cageResult {
 		socket.Close() // an unexpected one; nil is harmless
 	}
 }
+
+// closeAndWait ends a PID 1 that is not needed: it exits at the end of its stream.
+func (c *child) closeAndWait() {
+	c.stream.Close()
+	c.process.Wait()
+	c.user.releaseUser()
+	if c.hold != nil {
+		c.hold.stopEnforcing()
+	}
+}

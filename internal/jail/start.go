@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -113,14 +114,12 @@ func (r *run) runInCage(ctx context.Context, words []string, s bailey.Streams) (
 	if err := ctx.Err(); err != nil {
 		return never, err
 	}
-	h := r.acquireHelper(ctx) // it may be at work while the pipes are made
 	p, err := openPipes(s)
 	if err != nil {
-		r.giveBack(h)
 		return never, bailey.Unavailable.Wrap(err, "no pipes for the tool's streams", "")
 	}
 	p.feedStdin(s)
-	e, begun := r.runInWarmCage(ctx, h, words, s, p)
+	e, begun := r.jail.warm.serve(ctx, r, words, s, p)
 	if !begun && !e.timedOut && !e.cancelled {
 		p.startReading(s)
 		e, err = r.runInNewCage(ctx, words, p)
@@ -140,9 +139,21 @@ func (r *run) runInCage(ctx context.Context, words []string, s bailey.Streams) (
 // CPU implements bailey.MeteredRun.
 func (r *run) CPU() time.Duration { return r.cpu }
 
+var _ bailey.WarmRun = (*run)(nil)
+
+// Warm returns the parts of the plan that a warm helper carries out, in order: first the steps before the first call,
+// then for each call the helper's own steps and every system call of the two processes that it starts. If no helper can
+// serve the plan, Warm returns nil.
+func (r *run) Warm() []bailey.WarmStep {
+	if !r.plan.warm {
+		return nil
+	}
+	return warmSteps(r.plan)
+}
+
 // runInNewCage runs the call in a cage of which nothing was built before.
 func (r *run) runInNewCage(ctx context.Context, words []string, p *pipes) (e cageResult, err error) {
-	defer r.warmUp()
+	defer r.jail.warm.prepareNext(r)
 	steps := r.plan.wireSteps()
 	if last := &steps[len(steps)-1]; len(last.S) > 0 {
 		last.S = words
@@ -175,6 +186,85 @@ func (r *run) runInNewCage(ctx context.Context, words []string, p *pipes) (e cag
 	}, out, r.timeout)
 	closeAll(opened)
 	return e, err
+}
+
+// executeRequest makes one PID 1 execute a start request. files opens the descriptors that go with it, again for each
+// attempt. If a PID 1 that was started in advance could not build its cage, nothing has run, so executeRequest tries
+// once more with a new one. out is nil if the cage has no network; sockets of a failed attempt are not reused.
+func (j *Jail) executeRequest(ctx context.Context, p *plan, message []byte, files func(uid int) ([]*os.File, error),
+	out *networkPeer, timeout time.Duration) (cageResult, error) {
+	if p.lesser {
+		if err := j.enterSubreaper(); err != nil {
+			return cageResult{}, err
+		}
+		defer j.leaveSubreaper()
+	}
+	built := j.waitForBuildSlot(ctx)
+	defer built()
+	deadline := time.Now().Add(timeout)
+	if c := j.warm.takeFirstProcess(p.lesser); c != nil {
+		c.out, c.built = out, built
+		e, err := j.runChild(ctx, c, p.bounds, message, files, timeout)
+		if err != nil || e.started || e.cancelled || e.timedOut {
+			return e, err
+		}
+		out.dropListeners()
+	}
+	c, err := j.spawnChild(initName(p.lesser))
+	if err != nil {
+		return cageResult{}, err
+	}
+	c.out, c.built = out, built
+	return j.runChild(ctx, c, p.bounds, message, files, time.Until(deadline))
+}
+
+// waitForBuildSlot waits until the call's cage may be built: if two hundred are built at once, each takes as long as all of them,
+// and the time of its tool is up before the tool begins. The caller must call built when the cage is built. A cage that
+// takes longer than buildTime, for example because a file system hangs, does not hold up other calls any more.
+func (j *Jail) waitForBuildSlot(ctx context.Context) (built func()) {
+	select {
+	case j.building <- struct{}{}:
+	case <-ctx.Done():
+		return func() {}
+	}
+	leave := sync.OnceFunc(func() { <-j.building })
+	late := time.AfterFunc(buildTime, leave)
+	return func() { late.Stop(); leave() }
+}
+
+const (
+	maxBuilding = 8 // concurrent builds per processor
+	buildTime   = 5 * time.Second
+)
+
+// runChild bounds the child, opens the descriptors, follows the child to its end, and ends the processes that a keeper
+// could not end.
+func (j *Jail) runChild(ctx context.Context, c *child, b bounds, message []byte,
+	files func(uid int) ([]*os.File, error), timeout time.Duration) (cageResult, error) {
+	if err := c.applyBounds(b); err != nil {
+		c.closeAndWait()
+		return cageResult{}, err
+	}
+	with, err := files(c.user.uid)
+	if err != nil {
+		c.closeAndWait()
+		return cageResult{}, err
+	}
+	e := c.runToEnd(ctx, message, with, timeout)
+	if c.keeper && !e.orderly {
+		j.gathering.Lock()
+		endOrphans()
+		j.gathering.Unlock()
+	}
+	return e, nil
+}
+
+// initName returns the name that starts a call's first process.
+func initName(lesser bool) string {
+	if lesser {
+		return inside.Keeper
+	}
+	return inside.Name
 }
 
 // prepareScratchDir makes the private directory of a lesser cage, which exists until leave, and fills in the values that are known

@@ -153,7 +153,7 @@ func (w *weak) sharedPids() {
 		w.t.Fatal(err)
 	}
 	w.jail.weaken = func(a *syscall.SysProcAttr) { a.Cloneflags &^= unix.CLONE_NEWPID }
-	w.jail.preforkChild(false)
+	w.jail.cages().stock.preforkChild(false)
 	w.jail.weaken, w.armed = nil, true
 	w.stage.haunt(w.t, DefaultHostUID)
 	w.stage.Victim = innermost(w.t, w.stage.Victim)
