@@ -29,6 +29,7 @@ import (
 // available knowledge of Apple's profiles and are tested as text only. No escape from one has been attempted yet, and
 // an untested property must not be claimed.
 type bare struct {
+	bailey.PlainRunner
 	path     string        // PATH for finding commands, and of the tool
 	mask     []string      // canonical paths that no call gets
 	seatbelt string        // sandbox-exec(1); "" if there is no Seatbelt
@@ -37,6 +38,7 @@ type bare struct {
 
 // bareRun is a planned job.
 type bareRun struct {
+	bailey.PlainRun
 	program *bareProgram
 	cage    bailey.Cage
 	argv    []string // argv[0] first
@@ -209,7 +211,7 @@ func (r *bareRun) Close() error {
 // on a constant PATH, must be writable by root alone, and is compared with its digest before it starts; it has the
 // declared and lent variables, pipes as streams, an empty HOME, a session that ends with the call, and no other
 // descriptor. Apart from that it may do all that the gateway's user may do.
-type None struct{ bare *bare }
+type None struct{ *bare }
 
 // NewNone returns a None. It starts no process and changes no file.
 func NewNone(cfg Config) (*None, error) {
@@ -251,11 +253,13 @@ func (r *bareRun) CPU() time.Duration { return r.cpu }
 // streams, a session of its own that ends with it, and all rights of the gateway's user. No call of an agent may reach
 // it.
 type Uncaged struct {
+	bailey.PlainRunner
 	Grace time.Duration // between SIGTERM and SIGKILL; zero is [DefaultGrace]
 }
 
 // uncaged is a planned run of Uncaged.
 type uncaged struct {
+	bailey.PlainRun
 	job     bailey.Job
 	program string
 	grace   time.Duration

@@ -18,6 +18,7 @@ import (
 
 // Jail builds cages. It is safe for concurrent use.
 type Jail struct {
+	bailey.PlainRunner
 	mask     []string // cleaned
 	root     bool     // the gateway is root: cages get hostUID, places are donated
 	hostUID  int

@@ -136,10 +136,7 @@ func (r *run) runInCage(ctx context.Context, words []string, s bailey.Streams) (
 	return exit, err
 }
 
-// CPU implements bailey.MeteredRun.
 func (r *run) CPU() time.Duration { return r.cpu }
-
-var _ bailey.WarmRun = (*run)(nil)
 
 // Warm returns the parts of the plan that a warm helper carries out, in order: first the steps before the first call,
 // then for each call the helper's own steps and every system call of the two processes that it starts. If no helper can

@@ -21,7 +21,7 @@ import (
 // calls cannot change guarded files either, just as the agent cannot. Kept homes are in a [State] for each cache, below
 // Dir.
 type Works struct {
-	Runner bailey.Runner
+	bailey.Runner
 	Dir    string
 	Jailed func(bailey.SessionID) bool // reports whether an agent in the agent jail has this session
 }
@@ -106,14 +106,6 @@ func (w *Works) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	}
 	r.Run = run
 	return r, nil
-}
-
-// EndSession tells the runner that a session has ended, if the runner needs that.
-func (w *Works) EndSession(ctx context.Context, id bailey.SessionID) error {
-	if s, ok := w.Runner.(bailey.SessionRunner); ok {
-		return s.EndSession(ctx, id)
-	}
-	return nil
 }
 
 func (w *Works) cacheState(cache string) State {
@@ -250,12 +242,4 @@ func (r *plannedRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Strea
 		runs = append(runs, run)
 	}
 	return r.Run.Start(ctx, lent, s)
-}
-
-// CPU returns the processor time of the run, or 0 if the run does not measure it.
-func (r *plannedRun) CPU() time.Duration {
-	if m, ok := r.Run.(bailey.MeteredRun); ok {
-		return m.CPU()
-	}
-	return 0
 }
