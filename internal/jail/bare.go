@@ -75,7 +75,8 @@ func (b *bare) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err := b.checkJob(job); err != nil {
 		return nil, err
 	}
-	env, err := bareEnv(b.path, job.Env)
+	env, err := bareRules.addDeclared(
+		[]string{"PATH=" + b.path, "USER=bailey", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC"}, job.Env)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +134,7 @@ func (b *bare) applySeatbelt(r *bareRun, job bailey.Job) error {
 		return err
 	}
 	r.sandbox, r.profile = b.seatbelt, text
-	r.cage.Kind, r.cage.Plan, r.cage.PlanDigest, r.cage.Programs = "seatbelt", text, profileDigest(text), programs
+	r.cage.Kind, r.cage.Plan, r.cage.PlanDigest, r.cage.Programs = "seatbelt", text, textDigest(text), programs
 	return nil
 }
 
@@ -283,21 +284,15 @@ func (u Uncaged) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 
 // findUncaged looks up a bare name where a cage would, and takes an absolute path as it is.
 func findUncaged(command string) (string, error) {
-	if filepath.IsAbs(command) {
-		if info, err := os.Stat(command); err != nil || !bareRunnable(info) {
-			return "", bailey.Unavailable.Wrap(err, command+" is no program",
-				"give it a first line and mode 755, or name another")
-		}
-		return command, nil
+	path, err := lookUpCommand(command, searchPath)
+	if err != nil {
+		return "", err
 	}
-	for _, dir := range filepath.SplitList(searchPath) {
-		path := filepath.Join(dir, command)
-		if info, err := os.Stat(path); err == nil && command == filepath.Base(command) && bareRunnable(info) {
-			return path, nil
-		}
+	if info, err := os.Stat(path); err != nil || !bareRunnable(info) {
+		return "", bailey.Unavailable.Wrap(err, command+" is no program",
+			"give it a first line and mode 755, or name another")
 	}
-	return "", bailey.Unavailable.Errorf("install it into one of "+searchPath+", or name its path",
-		"%s is not installed", command)
+	return path, nil
 }
 
 // Cage says that the run has no cage.
@@ -309,10 +304,10 @@ func (*uncaged) Close() error { return nil }
 // found.
 func (r *uncaged) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 	if r.started.Swap(true) {
-		return bareNever, bailey.Conflict.New("this run was started already", "")
+		return never, bailey.Conflict.New("this run was started already", "")
 	}
 	if err := ctx.Err(); err != nil {
-		return bareNever, err
+		return never, err
 	}
 	timeout := r.job.Timeout
 	if timeout <= 0 {

@@ -57,19 +57,6 @@ func (j *Jail) diagnoseLesser(ctx context.Context, full []Layer) []Layer {
 	return append([]Layer{why}, layers...)
 }
 
-// emptyRun returns the run of a cage without a tool, as Probe builds it.
-func (j *Jail) emptyRun() (*run, error) {
-	l := newLayout()
-	l.addRootSymlinks()
-	if err := l.addDevices(); err != nil {
-		return nil, err
-	}
-	r := &run{jail: j, plan: composePlan(l, j.hostInfo(), bailey.Limits{}, homeDir), timeout: probeTime}
-	r.plan.bounds = j.holder.boundsFor(bailey.Limits{})
-	r.plan.addStep("", inside.Done, nil)
-	return r, nil
-}
-
 // errUnreached marks a layer that was not tried.
 var errUnreached = &bailey.Error{Kind: bailey.Unavailable, Message: "not tried: a layer before it could not be set up",
 	Hint: "cure that one first"}

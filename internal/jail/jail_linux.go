@@ -129,16 +129,24 @@ func (j *Jail) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 
 // Probe returns nil if this host can build a full cage. It builds one without a tool, in about 3 ms.
 func (j *Jail) Probe(ctx context.Context) error {
+	r, err := j.emptyRun()
+	if err == nil {
+		_, err = r.runInCage(ctx, nil, bailey.Streams{})
+	}
+	return err
+}
+
+// emptyRun returns the run of a cage without a tool.
+func (j *Jail) emptyRun() (*run, error) {
 	l := newLayout()
 	l.addRootSymlinks()
 	if err := l.addDevices(); err != nil {
-		return err
+		return nil, err
 	}
 	r := &run{jail: j, plan: composePlan(l, j.hostInfo(), bailey.Limits{}, homeDir), timeout: probeTime}
 	r.plan.bounds = j.holder.boundsFor(bailey.Limits{})
 	r.plan.addStep("", inside.Done, nil)
-	_, err := r.runInCage(ctx, nil, bailey.Streams{})
-	return err
+	return r, nil
 }
 
 // Installed reports whether command names a program on this machine.

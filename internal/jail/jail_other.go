@@ -32,7 +32,7 @@ func (*Jail) Probe(context.Context) error {
 
 // Installed reports whether command names a program on this machine.
 func (j *Jail) Installed(command string) bool {
-	path, err := j.programPath(command)
+	path, err := lookUpCommand(command, j.path)
 	if err == nil {
 		_, err = os.Stat(path)
 	}

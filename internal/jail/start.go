@@ -6,11 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +19,6 @@ import (
 
 const (
 	probeTime = 10 * time.Second // an empty cage takes milliseconds
-	drainTime = time.Second      // for output still in the pipes when no process of the run lives
 )
 
 // run is a planned job. It holds the descriptors of everything that was checked, so that the kernel cannot reuse their
@@ -82,7 +79,7 @@ func (r *run) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (ba
 	if r.tty != (s.TTY != nil) {
 		return never, bailey.Internal.New("a terminal is not what this run was planned with", "")
 	}
-	env, err := addLentEnv(r.env, r.plan.lent, lent.Env)
+	env, err := cageRules.addLent(r.env, r.plan.lent, lent.Env)
 	if err != nil {
 		return never, err
 	}
@@ -105,16 +102,13 @@ func (r *run) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (ba
 	return r.runInCage(ctx, append(last.S[:1+r.argc:1+r.argc], env...), s)
 }
 
-// never is the exit of a tool that did not run.
-var never = bailey.Exit{Code: bailey.NeverRan}
-
 // runInCage builds the cage, passes input and output, and waits for the end. words are the strings of the last step, if it
 // has any: the program, its arguments, its environment.
 func (r *run) runInCage(ctx context.Context, words []string, s bailey.Streams) (exit bailey.Exit, err error) {
 	if err := ctx.Err(); err != nil {
 		return never, err
 	}
-	p, err := openPipes(s)
+	p, err := openStreams(s)
 	if err != nil {
 		return never, bailey.Unavailable.Wrap(err, "no pipes for the tool's streams", "")
 	}
@@ -314,14 +308,6 @@ func (r *run) deriveExit(ctx context.Context, e cageResult) (bailey.Exit, error)
 	return never, layerUnavailable("pidns", fmt.Errorf("PID 1 ended before it could say why: %s", e.last))
 }
 
-// shellCode returns the exit code as a shell reports it: 128+n after signal n, for example 137 after SIGKILL.
-func shellCode(ws syscall.WaitStatus) int {
-	if ws.Signaled() {
-		return 128 + int(ws.Signal())
-	}
-	return ws.ExitStatus()
-}
-
 // wireSteps returns the plan for PID 1. The caller may change the steps.
 func (p *plan) wireSteps() []inside.Step {
 	steps := make([]inside.Step, len(p.steps))
@@ -329,6 +315,33 @@ func (p *plan) wireSteps() []inside.Step {
 		steps[i] = inside.Step{Op: s.Op, N: append([]uint64(nil), s.N...), S: s.S}
 	}
 	return steps
+}
+
+// openStreams returns the streams of the tool: pipes, or the terminal that was made for the run.
+func openStreams(s bailey.Streams) (*pipes, error) {
+	if s.TTY == nil {
+		return openPipes(s)
+	}
+	p := &pipes{}
+	for i := range p.inner {
+		var err error
+		if p.inner[i], err = duplicateFile(s.TTY); err != nil {
+			closeAll(p.inner[:])
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// makePipe returns a read end and a write end. The end with index ours, 0 or 1, does not block, so that closing it
+// interrupts a read; the end of the tool blocks, as a tool expects.
+func makePipe(ours int) (r, w *os.File, err error) {
+	var fd [2]int
+	if err := unix.Pipe2(fd[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, os.NewSyscallError("pipe2", err)
+	}
+	unix.SetNonblock(fd[ours], true)
+	return os.NewFile(uintptr(fd[0]), "pipe"), os.NewFile(uintptr(fd[1]), "pipe"), nil
 }
 
 // duplicateFile returns a new descriptor of an open file; the caller must close it.
@@ -347,10 +360,4 @@ func duplicateFile(f *os.File) (*os.File, error) {
 		return nil, errors.Join(err, dupErr)
 	}
 	return os.NewFile(uintptr(fd), f.Name()), nil
-}
-
-func closeAll[C io.Closer](files []C) {
-	for _, f := range files {
-		f.Close()
-	}
 }

@@ -179,7 +179,7 @@ func (w *weak) start() (out string, exit bailey.Exit, err error) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.run.env = append(withoutEnv(w.run.env, battery.Env), battery.Env+"="+string(scene))
+	w.run.env = append(cageRules.without(w.run.env, battery.Env), battery.Env+"="+string(scene))
 	if !w.armed {
 		w.jail.weaken = func(a *syscall.SysProcAttr) {
 			for _, change := range w.attr {
