@@ -145,6 +145,19 @@ func (r *run) Warm() []bailey.WarmStep {
 // runInNewCage runs the call in a cage of which nothing was built before.
 func (r *run) runInNewCage(ctx context.Context, words []string, p *pipes) (e cageResult, err error) {
 	defer r.jail.warm.prepareNext(r)
+	out := r.newNetworkPeer(ctx)
+	defer func() { r.broke = out.stopServing() }()
+	return r.sendRequest(words, p, func(message []byte, files filesFor) (cageResult, error) {
+		return r.jail.executeRequest(ctx, r.plan, message, files, out, r.timeout)
+	})
+}
+
+// filesFor opens the descriptors that go with a start request, for a cage whose user has uid outside.
+type filesFor func(uid int) ([]*os.File, error)
+
+// sendRequest prepares the start request of a new cage and executes it.
+func (r *run) sendRequest(words []string, p *pipes,
+	execute func(message []byte, files filesFor) (cageResult, error)) (e cageResult, err error) {
 	steps := r.plan.wireSteps()
 	if last := &steps[len(steps)-1]; len(last.S) > 0 {
 		last.S = words
@@ -166,15 +179,13 @@ func (r *run) runInNewCage(ctx context.Context, words []string, p *pipes) (e cag
 	if err != nil {
 		return cageResult{}, err
 	}
-	out := r.newNetworkPeer(ctx)
-	defer func() { r.broke = out.stopServing() }()
 	var opened []*os.File
 	// opened again for each attempt: a mount can be attached only once
-	e, err = r.jail.executeRequest(ctx, r.plan, message, func(uid int) ([]*os.File, error) {
+	e, err = execute(message, func(uid int) ([]*os.File, error) {
 		donated, err := r.openDescriptors(steps, uid)
 		opened = append(opened, donated...)
 		return append(p.inner[:3:3], donated...), err
-	}, out, r.timeout)
+	})
 	closeAll(opened)
 	return e, err
 }
@@ -182,8 +193,8 @@ func (r *run) runInNewCage(ctx context.Context, words []string, p *pipes) (e cag
 // executeRequest makes one PID 1 execute a start request. files opens the descriptors that go with it, again for each
 // attempt. If a PID 1 that was started in advance could not build its cage, nothing has run, so executeRequest tries
 // once more with a new one. out is nil if the cage has no network; sockets of a failed attempt are not reused.
-func (j *Jail) executeRequest(ctx context.Context, p *plan, message []byte, files func(uid int) ([]*os.File, error),
-	out *networkPeer, timeout time.Duration) (cageResult, error) {
+func (j *Jail) executeRequest(ctx context.Context, p *plan, message []byte, files filesFor, out *networkPeer,
+	timeout time.Duration) (cageResult, error) {
 	if p.lesser {
 		if err := j.enterSubreaper(); err != nil {
 			return cageResult{}, err
@@ -230,8 +241,8 @@ const (
 
 // runChild bounds the child, opens the descriptors, follows the child to its end, and ends the processes that a keeper
 // could not end.
-func (j *Jail) runChild(ctx context.Context, c *child, b bounds, message []byte,
-	files func(uid int) ([]*os.File, error), timeout time.Duration) (cageResult, error) {
+func (j *Jail) runChild(ctx context.Context, c *child, b bounds, message []byte, files filesFor,
+	timeout time.Duration) (cageResult, error) {
 	if err := c.applyBounds(b); err != nil {
 		c.closeAndWait()
 		return cageResult{}, err
