@@ -315,5 +315,5 @@ func (r *uncaged) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 	}
 	cmd := &exec.Cmd{Path: r.program, Args: append([]string{r.job.Command}, r.job.Args...), Dir: r.job.Dir,
 		Env: append(r.job.Env[:len(r.job.Env):len(r.job.Env)], lent.Env...)}
-	return bareLive(ctx, cmd, r.program, bareTimes{timeout, r.grace}, s)
+	return bareLive(ctx, cmd, r.program, runTimes{timeout, r.grace}, s)
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 
 	"bailey"
 )
@@ -45,7 +44,7 @@ func (r *bareRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 			r.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 		}
 	}()
-	return bareLive(ctx, cmd, r.program.path, bareTimes{r.timeout, r.grace}, s)
+	return bareLive(ctx, cmd, r.program.path, runTimes{r.timeout, r.grace}, s)
 }
 
 // buildCommand returns the command to execute, sandbox-exec(1) first if there is a profile. The program is passed to it by
@@ -84,11 +83,8 @@ func (r *bareRun) checkUnchanged() error {
 	return nil
 }
 
-// bareTimes holds how long a program may run, and how long it may then take to end.
-type bareTimes struct{ timeout, grace time.Duration }
-
 // bareLive starts a program, feeds and drains it, and waits for its end.
-func bareLive(ctx context.Context, cmd *exec.Cmd, program string, times bareTimes,
+func bareLive(ctx context.Context, cmd *exec.Cmd, program string, times runTimes,
 	s bailey.Streams) (bailey.Exit, error) {
 	p, err := openPipes(s)
 	if err != nil {
@@ -118,33 +114,4 @@ func bareLive(ctx context.Context, cmd *exec.Cmd, program string, times bareTime
 		return bailey.Exit{Code: 128 + 9}, context.Cause(ctx)
 	}
 	return bailey.Exit{Code: bareExit(cmd.ProcessState), TimedOut: timedOut}, nil
-}
-
-// waitForEnd returns what arrives when the tool has ended. If the time is up, or the cause of ctx is [bailey.Gentle], it
-// asks the tool to terminate, and kills it after the grace time. If ctx has another cause, it kills at once.
-func waitForEnd[T any](ctx context.Context, ended <-chan T, times bareTimes, terminate, kill func()) (last T,
-	timedOut, cancelled bool) {
-	end := time.NewTimer(times.timeout)
-	defer end.Stop()
-	done, late := ctx.Done(), (<-chan time.Time)(nil)
-	for {
-		select {
-		case last = <-ended:
-			return last, timedOut, cancelled
-		case <-end.C:
-			timedOut = true
-			terminate()
-			late = time.After(times.grace)
-		case <-late:
-			kill()
-		case <-done:
-			cancelled, done = true, nil
-			if !errors.As(context.Cause(ctx), new(bailey.Gentle)) {
-				kill()
-				continue
-			}
-			terminate()
-			late = time.After(times.grace)
-		}
-	}
 }

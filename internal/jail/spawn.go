@@ -162,7 +162,7 @@ func (c *child) runToEnd(ctx context.Context, message []byte, files []*os.File, 
 	reports := make(chan cageResult, 1)
 	c.sendRequest(message, files)
 	go func() { reports <- c.readReports() }()
-	e, timedOut, cancelled := waitForEnd(ctx, reports, bareTimes{timeout, c.times.grace},
+	e, timedOut, cancelled := waitForEnd(ctx, reports, runTimes{timeout, c.times.grace},
 		func() { c.stream.Write([]byte{inside.Term}) }, c.killCage)
 	e.timedOut, e.cancelled = timedOut, cancelled
 	if c.insist != nil {

@@ -47,12 +47,12 @@ func (w *helperPool) startHelper(digest string, b bounds, as user, steps []insid
 	sum, err := hex.DecodeString(digest)
 	mounts, merr := openMountTable()
 	null, nerr := os.Open(os.DevNull)
-	defer null.Close()
 	if err := errors.Join(err, merr, nerr); err != nil {
 		as.releaseUser()
-		mounts.Close()
+		closeAll([]*os.File{mounts, null})
 		return nil, err
 	}
+	defer null.Close()
 	c, err := w.jail.spawnAs(inside.Warm, as)
 	if err != nil {
 		mounts.Close()
