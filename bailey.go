@@ -277,21 +277,6 @@ type WarmStep struct {
 	Text string `json:"text,omitempty"` // the system call, if it is not a step of the plan
 }
 
-// A WarmRun is a Run that a warm helper may serve. Warm returns the steps of the helper, or nil if no helper serves the
-// run.
-type WarmRun interface {
-	Run
-	Warm() []WarmStep
-}
-
-// A MeteredRun is a Run that reports the processor time of its processes after Start has returned. The time includes
-// all processes in the cage and the setup of the cage. For a warm cage it includes only the tool and the processes that
-// the tool waited for.
-type MeteredRun interface {
-	Run
-	CPU() time.Duration
-}
-
 // Cage describes the isolation of a run. Receipts copy it, so it must list only isolation that is in force: a layer is
 // listed if the plan applies it and fails when it cannot.
 type Cage struct {
@@ -342,7 +327,16 @@ const NeverRan = -1
 // Runner plans a job. Plan must find, open or refuse everything that is possible before the start.
 type Runner interface {
 	Plan(ctx context.Context, job Job) (Run, error)
+	// EndSession releases what the runner keeps for a session.
+	EndSession(ctx context.Context, id SessionID) error
 }
+
+// PlainRunner is for embedding in a Runner that keeps nothing for a session. A Runner that wraps another one embeds
+// that one instead, so that it forwards every method that it does not change.
+type PlainRunner struct{}
+
+// EndSession does nothing.
+func (PlainRunner) EndSession(context.Context, SessionID) error { return nil }
 
 // Run is a planned job that starts at most once. It owns its descriptors until Close.
 type Run interface {
@@ -351,13 +345,23 @@ type Run interface {
 	// environment. If Start returns an error with exit code [NeverRan], the tool was not started.
 	Start(ctx context.Context, lent Lent, s Streams) (Exit, error)
 	Close() error
+	// CPU returns the processor time of the run after Start has returned, or 0 if the run does not measure it. The time
+	// includes all processes in the cage and the setup of the cage. For a warm cage it includes only the tool and the
+	// processes that the tool waited for.
+	CPU() time.Duration
+	// Warm returns the steps of the warm helper that may serve the run, or nil if no helper serves it.
+	Warm() []WarmStep
 }
 
-// SessionRunner is a Runner that keeps resources for the lifetime of a session.
-type SessionRunner interface {
-	Runner
-	EndSession(ctx context.Context, id SessionID) error
-}
+// PlainRun is for embedding in a Run that does not measure its processor time and that no warm helper serves. A Run
+// that wraps another one embeds that one instead.
+type PlainRun struct{}
+
+// CPU returns 0.
+func (PlainRun) CPU() time.Duration { return 0 }
+
+// Warm returns nil.
+func (PlainRun) Warm() []WarmStep { return nil }
 
 // idEncoding is Crockford's base32 alphabet in lower case. Identifiers stay sortable, easy to pronounce and safe in
 // file names.
@@ -432,7 +436,7 @@ type Budget struct {
 	Calls      int           `json:"calls,omitempty"`
 	Concurrent int           `json:"concurrent,omitempty"` // number of calls at the same time
 	Wall       time.Duration `json:"wall,omitempty"`       // run time of tools
-	CPU        time.Duration `json:"cpu,omitempty"`        // as in [MeteredRun]
+	CPU        time.Duration `json:"cpu,omitempty"`        // as in [Run]
 	Output     int64         `json:"output,omitempty"`     // bytes of tool output
 }
 

@@ -67,7 +67,7 @@ type Outcome struct {
 	ExitCode       *int     `json:"exitCode,omitempty"`
 	TimedOut       bool     `json:"timedOut,omitempty"`
 	RanMillis      int64    `json:"ranMs,omitempty"`       // run time of the tool
-	CPUMillis      int64    `json:"cpuMs,omitempty"`       // processor time of the run, as in [MeteredRun]
+	CPUMillis      int64    `json:"cpuMs,omitempty"`       // processor time of the run, as in [Run]
 	StdoutBytes    int64    `json:"stdoutBytes,omitempty"` // bytes that the tool wrote, before limit and redaction
 	StderrBytes    int64    `json:"stderrBytes,omitempty"`
 	StdoutBody     *Body    `json:"stdoutBody,omitempty"` // as delivered to the caller, redacted

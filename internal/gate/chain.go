@@ -20,6 +20,7 @@ import (
 // a person is asked only once, about all of them. A step gets its own approval when its turn comes if it uses the
 // output of an earlier step, has a preview, reads files or needs credentials.
 type workflowRun struct {
+	bailey.PlainRun
 	*callState
 	steps []workflowStep
 	asks  []bailey.Rule // rules of the steps that are approved together with the workflow

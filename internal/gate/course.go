@@ -445,9 +445,7 @@ func (c *callState) executeRun(ctx context.Context) error {
 	c.recordEgress()
 	var used budgetSpentError // if a tool exits by itself after SIGTERM, Start returns no error
 	ended := errors.As(context.Cause(ctx), &used)
-	if m, ok := c.run.(bailey.MeteredRun); ok {
-		c.cpu = m.CPU()
-	}
+	c.cpu = c.run.CPU()
 	if cerr := c.stdout.Close(); err == nil {
 		err = cerr
 	}

@@ -532,6 +532,7 @@ func (w *world) Plan(_ context.Context, j bailey.Job) (bailey.Run, error) {
 }
 
 type fakeRun struct {
+	bailey.PlainRun
 	w   *world
 	job bailey.Job
 }

@@ -271,9 +271,7 @@ func (g *Gate) Request(ctx context.Context, call bailey.Call) (r bailey.Request,
 func (g *Gate) Cage(ctx context.Context, call bailey.Call) (cage bailey.Cage, err error) {
 	err = g.planCall(ctx, call, func(c *callState) {
 		cage = c.receiptCage()
-		if w, ok := c.run.(bailey.WarmRun); ok {
-			cage.Warm = w.Warm()
-		}
+		cage.Warm = c.run.Warm()
 	})
 	return cage, err
 }
@@ -298,9 +296,7 @@ func (g *Gate) EndSession(ctx context.Context, id bailey.SessionID) error {
 	g.Approver.End(id)
 	var errs []error
 	for _, r := range g.Runners {
-		if s, ok := r.(bailey.SessionRunner); ok {
-			errs = append(errs, s.EndSession(ctx, id))
-		}
+		errs = append(errs, r.EndSession(ctx, id))
 	}
 	return errors.Join(errs...)
 }
@@ -342,13 +338,16 @@ func (NoHooks) Post(_ context.Context, _ bailey.Call, o Output) (Output, error) 
 
 // Own is the runner of calls that agents execute themselves. The gate only decides them. No cage of the gateway
 // applies, and Cage says so.
-type Own struct{}
+type Own struct{ bailey.PlainRunner }
 
 func (Own) Plan(_ context.Context, job bailey.Job) (bailey.Run, error) {
-	return advisoryRun{job.Capability}, nil
+	return advisoryRun{id: job.Capability}, nil
 }
 
-type advisoryRun struct{ id bailey.CapabilityID }
+type advisoryRun struct {
+	bailey.PlainRun
+	id bailey.CapabilityID
+}
 
 func (advisoryRun) Cage() bailey.Cage { return bailey.Cage{Kind: "agent"} }
 

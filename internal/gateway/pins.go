@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"bailey"
 	"bailey/internal/localapi"
@@ -31,7 +30,7 @@ type Repin struct {
 // can write changes, it stays marked as changed, and policy sees that, until an operator accepts it. Pins is safe for
 // concurrent use.
 type Pins struct {
-	runner bailey.Runner
+	bailey.Runner
 	*pinState
 }
 
@@ -76,7 +75,7 @@ func (p *Pins) Beside(runner bailey.Runner) *Pins { return &Pins{runner, p.pinSt
 
 // Plan calls the runner's Plan and adds the recorded digests of the programs to the cage.
 func (p *Pins) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
-	run, err := p.runner.Plan(ctx, job)
+	run, err := p.Runner.Plan(ctx, job)
 	if err != nil {
 		return nil, err
 	}
@@ -85,14 +84,6 @@ func (p *Pins) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	defer p.mu.Unlock()
 	cage.Programs = p.markChanges(job.Command, cage.Programs)
 	return &pinnedRun{Run: run, pins: p, command: job.Command, cage: cage}, nil
-}
-
-// EndSession forwards the call if the runner implements it.
-func (p *Pins) EndSession(ctx context.Context, id bailey.SessionID) error {
-	if s, ok := p.runner.(bailey.SessionRunner); ok {
-		return s.EndSession(ctx, id)
-	}
-	return nil
 }
 
 // markChanges sets Was to the recorded digest of each changed program. The caller must hold p.mu. If other users can write
@@ -187,20 +178,6 @@ type pinnedRun struct {
 }
 
 func (r *pinnedRun) Cage() bailey.Cage { return r.cage }
-
-func (r *pinnedRun) Warm() []bailey.WarmStep {
-	if w, ok := r.Run.(bailey.WarmRun); ok {
-		return w.Warm()
-	}
-	return nil
-}
-
-func (r *pinnedRun) CPU() time.Duration {
-	if m, ok := r.Run.(bailey.MeteredRun); ok {
-		return m.CPU()
-	}
-	return 0
-}
 
 func (r *pinnedRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 	if err := r.pins.recordPins(ctx, r.command, r.cage.Programs); err != nil {

@@ -28,7 +28,7 @@ func (w *workbench) Plan(context.Context, bailey.Job) (bailey.Run, error) {
 	if len(w.programs) == 0 {
 		return nil, errors.New("not planned")
 	}
-	return &workpiece{w, bailey.Cage{Kind: "full", Programs: w.programs}}, nil
+	return &workpiece{workbench: w, cage: bailey.Cage{Kind: "full", Programs: w.programs}}, nil
 }
 
 func (w *workbench) EndSession(_ context.Context, id bailey.SessionID) error {
@@ -48,6 +48,7 @@ func (w *workbench) note(_ context.Context, kind string, data any) error {
 }
 
 type workpiece struct {
+	bailey.PlainRun
 	*workbench
 	cage bailey.Cage
 }

@@ -20,7 +20,7 @@ func (j *Jail) armedWhen(t *testing.T, n int) map[int]bool {
 	t.Helper()
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
 		pids := map[int]bool{}
-		for _, a := range j.stock.all() {
+		for _, a := range j.cages().stock.all() {
 			pids[a.process.Pid] = true
 		}
 		if len(pids) == n {
@@ -45,7 +45,7 @@ func TestStock(t *testing.T) {
 	call() // also the trial of the host
 	j.armedWhen(t, 1)
 	for more := range maxArmed + 1 {
-		j.stock.empty() // as if other calls had just used them
+		j.cages().stock.empty() // as if other calls had just used them
 		call()
 		j.armedWhen(t, min(more+2, maxArmed))
 	}
@@ -59,8 +59,8 @@ func TestStock(t *testing.T) {
 			t.Errorf("%d waits again", pid)
 		}
 	}
-	j.stock.shrinkToOne()
-	j.stock.busy.Wait()
+	j.cages().stock.shrinkToOne()
+	j.cages().stock.busy.Wait()
 	kept := j.armedWhen(t, 1)
 	for pid := range second {
 		if !kept[pid] {
@@ -86,9 +86,9 @@ func TestStockAtTheEnd(t *testing.T) {
 	before := offspring()
 	for i := range 20 {
 		j := plainJail(t, Config{})
-		j.chosen, j.warm.closed = true, true
-		j.stock.more = i % maxArmed
-		j.refillPool(false)
+		j.chosen, j.cages().closed = true, true
+		j.cages().stock.more = i % maxArmed
+		j.cages().stock.refillPool(false)
 		time.Sleep(time.Duration(i) * time.Millisecond)
 		if err := j.Close(); err != nil {
 			t.Error(err)

@@ -29,6 +29,7 @@ import (
 // available knowledge of Apple's profiles and are tested as text only. No escape from one has been attempted yet, and
 // an untested property must not be claimed.
 type bare struct {
+	bailey.PlainRunner
 	path     string        // PATH for finding commands, and of the tool
 	mask     []string      // canonical paths that no call gets
 	seatbelt string        // sandbox-exec(1); "" if there is no Seatbelt
@@ -37,6 +38,7 @@ type bare struct {
 
 // bareRun is a planned job.
 type bareRun struct {
+	bailey.PlainRun
 	program *bareProgram
 	cage    bailey.Cage
 	argv    []string // argv[0] first
@@ -73,7 +75,8 @@ func (b *bare) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err := b.checkJob(job); err != nil {
 		return nil, err
 	}
-	env, err := bareEnv(b.path, job.Env)
+	env, err := bareRules.addDeclared(
+		[]string{"PATH=" + b.path, "USER=bailey", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC"}, job.Env)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +134,7 @@ func (b *bare) applySeatbelt(r *bareRun, job bailey.Job) error {
 		return err
 	}
 	r.sandbox, r.profile = b.seatbelt, text
-	r.cage.Kind, r.cage.Plan, r.cage.PlanDigest, r.cage.Programs = "seatbelt", text, profileDigest(text), programs
+	r.cage.Kind, r.cage.Plan, r.cage.PlanDigest, r.cage.Programs = "seatbelt", text, textDigest(text), programs
 	return nil
 }
 
@@ -209,7 +212,7 @@ func (r *bareRun) Close() error {
 // on a constant PATH, must be writable by root alone, and is compared with its digest before it starts; it has the
 // declared and lent variables, pipes as streams, an empty HOME, a session that ends with the call, and no other
 // descriptor. Apart from that it may do all that the gateway's user may do.
-type None struct{ bare *bare }
+type None struct{ *bare }
 
 // NewNone returns a None. It starts no process and changes no file.
 func NewNone(cfg Config) (*None, error) {
@@ -251,11 +254,13 @@ func (r *bareRun) CPU() time.Duration { return r.cpu }
 // streams, a session of its own that ends with it, and all rights of the gateway's user. No call of an agent may reach
 // it.
 type Uncaged struct {
+	bailey.PlainRunner
 	Grace time.Duration // between SIGTERM and SIGKILL; zero is [DefaultGrace]
 }
 
 // uncaged is a planned run of Uncaged.
 type uncaged struct {
+	bailey.PlainRun
 	job     bailey.Job
 	program string
 	grace   time.Duration
@@ -279,21 +284,15 @@ func (u Uncaged) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 
 // findUncaged looks up a bare name where a cage would, and takes an absolute path as it is.
 func findUncaged(command string) (string, error) {
-	if filepath.IsAbs(command) {
-		if info, err := os.Stat(command); err != nil || !bareRunnable(info) {
-			return "", bailey.Unavailable.Wrap(err, command+" is no program",
-				"give it a first line and mode 755, or name another")
-		}
-		return command, nil
+	path, err := lookUpCommand(command, searchPath)
+	if err != nil {
+		return "", err
 	}
-	for _, dir := range filepath.SplitList(searchPath) {
-		path := filepath.Join(dir, command)
-		if info, err := os.Stat(path); err == nil && command == filepath.Base(command) && bareRunnable(info) {
-			return path, nil
-		}
+	if info, err := os.Stat(path); err != nil || !bareRunnable(info) {
+		return "", bailey.Unavailable.Wrap(err, command+" is no program",
+			"give it a first line and mode 755, or name another")
 	}
-	return "", bailey.Unavailable.Errorf("install it into one of "+searchPath+", or name its path",
-		"%s is not installed", command)
+	return path, nil
 }
 
 // Cage says that the run has no cage.
@@ -305,10 +304,10 @@ func (*uncaged) Close() error { return nil }
 // found.
 func (r *uncaged) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 	if r.started.Swap(true) {
-		return bareNever, bailey.Conflict.New("this run was started already", "")
+		return never, bailey.Conflict.New("this run was started already", "")
 	}
 	if err := ctx.Err(); err != nil {
-		return bareNever, err
+		return never, err
 	}
 	timeout := r.job.Timeout
 	if timeout <= 0 {
@@ -316,5 +315,5 @@ func (r *uncaged) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 	}
 	cmd := &exec.Cmd{Path: r.program, Args: append([]string{r.job.Command}, r.job.Args...), Dir: r.job.Dir,
 		Env: append(r.job.Env[:len(r.job.Env):len(r.job.Env)], lent.Env...)}
-	return bareLive(ctx, cmd, r.program, bareTimes{timeout, r.grace}, s)
+	return bareLive(ctx, cmd, r.program, runTimes{timeout, r.grace}, s)
 }

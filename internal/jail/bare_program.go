@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"bailey"
@@ -24,29 +23,29 @@ type bareProgram struct {
 
 // openCommand opens the program of a command, from PATH, which is never the caller's, or from an absolute path.
 func (b *bare) openCommand(command string) (*bareProgram, error) {
-	path, err := b.programPath(command)
+	path, err := lookUpCommand(command, b.path)
 	if err != nil {
 		return nil, err
 	}
 	return openBare(path)
 }
 
-// programPath returns the path of the program that a command names.
-func (b *bare) programPath(command string) (string, error) {
+// lookUpCommand returns the path of the program that a command names: an absolute path, or a name to find in dirs.
+func lookUpCommand(command, dirs string) (string, error) {
 	if filepath.IsAbs(command) {
 		return filepath.Clean(command), nil
 	}
 	if command == "" || command != filepath.Base(command) || command == "." || command == ".." {
-		return "", bailey.Invalid.Errorf("name the program in the manifest as git or by its whole path",
+		return "", bailey.Invalid.Errorf("name the program as git or by its whole path",
 			"command %q is neither a name nor an absolute path", command)
 	}
-	for _, dir := range filepath.SplitList(b.path) {
-		name := filepath.Join(dir, command+programSuffix)
-		if info, err := os.Stat(name); err == nil && bareRunnable(info) {
-			return name, nil
+	for _, dir := range filepath.SplitList(dirs) {
+		path := filepath.Join(dir, command+programSuffix)
+		if info, err := os.Stat(path); err == nil && bareRunnable(info) {
+			return path, nil
 		}
 	}
-	return "", bailey.Unavailable.New(command+" is not installed", "install it into one of "+b.path)
+	return "", bailey.Unavailable.New(command+" is not installed", "install it into one of "+dirs)
 }
 
 // openBare opens and hashes a program. A script is refused, because the program that would run is its interpreter.
@@ -103,12 +102,17 @@ func (p *bareProgram) checkAndHash() error {
 		return bailey.Unavailable.New(p.path+" is a script, and calls run programs only",
 			"name the interpreter as the manifest's command and the script as its argument")
 	}
+	p.digest, err = hashFile(p.file)
+	return err
+}
+
+// hashFile returns the SHA-256 of a file, in hex.
+func hashFile(f *os.File) (string, error) {
 	h := sha256.New()
-	if _, err := io.Copy(h, io.NewSectionReader(p.file, 0, now.Size())); err != nil {
-		return err
+	if _, err := io.Copy(h, io.NewSectionReader(f, 0, 1<<40)); err != nil {
+		return "", err
 	}
-	p.digest = hex.EncodeToString(h.Sum(nil))
-	return nil
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // isUnchanged reports whether the path still names the file that was hashed.
@@ -119,60 +123,4 @@ func (p *bareProgram) isUnchanged() bool {
 
 func bareAlike(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
-}
-
-// bareFixed lists variables that must not be set from outside: they say where the call runs.
-var bareFixed = []string{"PATH", "HOME", "USER", "TMPDIR", "TMP", "TEMP"}
-
-// bareEnv joins the constants and the declared variables. If a name is repeated, the last one holds.
-func bareEnv(path string, declared []string) ([]string, error) {
-	env := []string{"PATH=" + path, "USER=bailey", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC"}
-	for _, v := range declared {
-		name, err := bareName(v)
-		if err != nil {
-			return nil, err
-		}
-		env = append(bareWithout(env, name), v)
-	}
-	return env, nil
-}
-
-// bareLend adds the lent variables. A name that was not planned is an error.
-func bareLend(env, planned, lent []string) ([]string, error) {
-	env = slices.Clone(env)
-	for _, v := range lent {
-		name, err := bareName(v)
-		if err != nil {
-			return nil, err
-		}
-		if !slices.Contains(planned, name) {
-			return nil, bailey.Internal.New(name+" was lent but not planned", "")
-		}
-		env = append(bareWithout(env, name), v)
-	}
-	return env, nil
-}
-
-func bareWithout(env []string, name string) []string {
-	return slices.DeleteFunc(env,
-		func(v string) bool { n, _, _ := strings.Cut(v, "="); return strings.EqualFold(n, name) })
-}
-
-// bareName returns the name in NAME=value. Its errors never contain the value, which may be a secret. Fixed variables
-// are compared without case, since on Windows case does not matter.
-func bareName(v string) (string, error) {
-	name, value, ok := strings.Cut(v, "=")
-	plain := !strings.ContainsFunc(name, func(r rune) bool {
-		return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	})
-	switch {
-	case !ok || name == "" || !plain || '0' <= name[0] && name[0] <= '9':
-		return "", bailey.Invalid.Errorf("write NAME=value; names are letters, digits and _, and do not begin with a digit",
-			"%q is no environment name", name)
-	case strings.Contains(value, "\x00"):
-		return "", bailey.Invalid.New("the value of "+name+" holds a NUL", "")
-	case slices.Contains(bareFixed, strings.ToUpper(name)):
-		return "", bailey.Invalid.New(name+" is the call's own", "remove "+name+" from the manifest")
-	}
-	return name, nil
 }

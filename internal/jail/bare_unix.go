@@ -87,10 +87,17 @@ func (g bareGroup) killAll() {
 
 func (g bareGroup) closeHandle() {}
 
-// bareExit returns the exit code as a shell reports it: 128+n after signal n.
 func bareExit(s *os.ProcessState) int {
-	if ws, ok := s.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		return 128 + int(ws.Signal())
+	if ws, ok := s.Sys().(syscall.WaitStatus); ok {
+		return shellCode(ws)
 	}
 	return s.ExitCode()
+}
+
+// shellCode returns the exit code as a shell reports it: 128+n after signal n, for example 137 after SIGKILL.
+func shellCode(ws syscall.WaitStatus) int {
+	if ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return ws.ExitStatus()
 }

@@ -5,9 +5,7 @@ package jail
 import (
 	"bufio"
 	"bytes"
-	"crypto/sha256"
 	"debug/elf"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -181,14 +179,6 @@ func fileIdent(f *os.File) (ident, error) {
 		return ident{}, fmt.Errorf("%s is not a regular file", f.Name())
 	}
 	return identOf(&st), nil
-}
-
-func hashFile(f *os.File) (string, error) {
-	h := sha256.New()
-	if _, err := io.Copy(h, io.NewSectionReader(f, 0, 1<<40)); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // parseProgram reads an ELF file or, if the program is a script, its first line.

@@ -111,7 +111,7 @@ func (r *run) completePlan(job bailey.Job, op uint8, words []string) error {
 		return bailey.Unavailable.Errorf("name fewer paths; install the tool and its libraries as root, then they need no copies",
 			"a cage takes %d path inputs and copies of files, and this call has %d", maxDonations, n)
 	}
-	r.plan.warm = job.Wall == nil && r.plan.isWarmable()
+	r.plan.warm = job.Wall == nil && isWarmable(r.plan)
 	text, err := r.plan.checkedText()
 	if err != nil {
 		return err

@@ -57,19 +57,6 @@ func (j *Jail) diagnoseLesser(ctx context.Context, full []Layer) []Layer {
 	return append([]Layer{why}, layers...)
 }
 
-// emptyRun returns the run of a cage without a tool, as Probe builds it.
-func (j *Jail) emptyRun() (*run, error) {
-	l := newLayout()
-	l.addRootSymlinks()
-	if err := l.addDevices(); err != nil {
-		return nil, err
-	}
-	r := &run{jail: j, plan: composePlan(l, j.hostInfo(), bailey.Limits{}, homeDir), timeout: probeTime}
-	r.plan.bounds = j.holder.boundsFor(bailey.Limits{})
-	r.plan.addStep("", inside.Done, nil)
-	return r, nil
-}
-
 // errUnreached marks a layer that was not tried.
 var errUnreached = &bailey.Error{Kind: bailey.Unavailable, Message: "not tried: a layer before it could not be set up",
 	Hint: "cure that one first"}
@@ -98,26 +85,6 @@ func (r *run) tryLayers(ctx context.Context) (layers []Layer, whole bool) {
 
 // buildCage makes a new PID 1 execute the plan, without the streams or places of a tool.
 func (r *run) buildCage(ctx context.Context) (cageResult, error) {
-	steps := r.plan.wireSteps()
-	leave, err := r.prepareScratchDir(steps)
-	if err != nil {
-		return cageResult{}, err
-	}
-	defer leave()
-	if err := r.numberDescriptors(steps); err != nil {
-		return cageResult{}, err
-	}
-	as := r.jail.acquireUser()
-	defer as.releaseUser()
-	donated, err := r.openDescriptors(steps, as.uid)
-	defer closeAll(donated)
-	if err != nil {
-		return cageResult{}, err
-	}
-	message, err := encodeStartRequest(steps)
-	if err != nil {
-		return cageResult{}, err
-	}
 	p, err := openPipes(bailey.Streams{})
 	if err != nil {
 		return cageResult{}, err
@@ -125,15 +92,13 @@ func (r *run) buildCage(ctx context.Context) (cageResult, error) {
 	p.startReading(bailey.Streams{})
 	defer p.waitAndClose()
 	defer closeAll(p.inner[:])
-	c, err := r.jail.spawnAs(initName(r.plan.lesser), as)
-	if err != nil {
-		return cageResult{}, err
-	}
-	if err := c.applyBounds(r.plan.bounds); err != nil {
-		c.closeAndWait()
-		return cageResult{}, err
-	}
-	return c.runToEnd(ctx, message, append(p.inner[:3:3], donated...), r.timeout), nil
+	return r.sendRequest(nil, p, func(message []byte, files filesFor) (cageResult, error) {
+		c, err := r.jail.spawnChild(initName(r.plan.lesser))
+		if err != nil {
+			return cageResult{}, err
+		}
+		return r.jail.runChild(ctx, c, r.plan.bounds, message, files, r.timeout)
+	})
 }
 
 // layerStates returns the state of each layer if the plan came as far as step reached, which failed with err. A layer holds

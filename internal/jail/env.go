@@ -4,7 +4,6 @@ package jail
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,72 +20,14 @@ import (
 var baseEnv = [...]string{"PATH=" + searchPath, "HOME=" + homeDir, "USER=" + userName, "LANG=C.UTF-8", "LC_ALL=C.UTF-8",
 	"TZ=UTC"}
 
-// fixedEnv lists variables that must not be set: they say where the cage is, and TMPDIR is always /tmp.
-var fixedEnv = [...]string{"PATH", "HOME", "USER", "TMPDIR"}
-
 // buildEnv joins the constants and the declared variables. If a name is repeated, the last one holds.
 func buildEnv(declared []string) ([]string, error) {
-	env := baseEnv[:]
-	for _, v := range declared {
-		name, err := checkEnv(v)
-		if err != nil {
-			return nil, err
-		}
-		env = append(withoutEnv(env, name), v)
-	}
-	return env, nil
+	return cageRules.addDeclared(baseEnv[:], declared)
 }
 
 // withHomeDir returns env with dir, the call's private directory, as HOME and TMPDIR.
 func withHomeDir(env []string, dir string) []string {
-	return append(withoutEnv(withoutEnv(env, "HOME"), "TMPDIR"), "HOME="+dir, "TMPDIR="+dir)
-}
-
-// addLentEnv joins the lent variables to env. A name that was not planned is an error.
-func addLentEnv(env, planned, lent []string) ([]string, error) {
-	for _, v := range lent {
-		name, err := checkEnv(v)
-		if err != nil {
-			return nil, err
-		}
-		if !slices.Contains(planned, name) {
-			return nil, bailey.Internal.New(name+" was lent but not planned", "")
-		}
-		env = append(withoutEnv(env, name), v)
-	}
-	return env, nil
-}
-
-// withoutEnv returns a copy of env that lacks name.
-func withoutEnv(env []string, name string) []string {
-	return slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, name+"=") })
-}
-
-// checkEnv returns the name in NAME=value. Its errors never contain the value, which may be a secret.
-func checkEnv(v string) (string, error) {
-	name, value, ok := strings.Cut(v, "=")
-	switch {
-	case !ok:
-		return "", bailey.Invalid.New("an environment variable lacks its value", "write it as NAME=value")
-	case !validName(name):
-		return "", bailey.Invalid.Errorf("names are letters, digits and _, and do not begin with a digit",
-			"%q is no environment name", name)
-	case strings.Contains(value, "\x00"):
-		return "", bailey.Invalid.New("the value of "+name+" holds a NUL", "")
-	case slices.Contains(fixedEnv[:], name):
-		return "", bailey.Invalid.New(name+" is the cage's own", "leave "+name+" out")
-	}
-	return name, nil
-}
-
-func validName(name string) bool {
-	for i, c := range []byte(name) {
-		letter := c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z'
-		if !letter && (i == 0 || c < '0' || c > '9') {
-			return false
-		}
-	}
-	return name != ""
+	return append(cageRules.without(cageRules.without(env, "HOME"), "TMPDIR"), "HOME="+dir, "TMPDIR="+dir)
 }
 
 // lentDir holds the files that are lent for a call, in a tmpfs of that call, which ends with it.
@@ -139,7 +80,7 @@ func sealLentFiles(planned []string, files []bailey.LentFile) (held lentFiles, e
 			return held, bailey.Invalid.Errorf("bind the credential to a smaller value",
 				"what is lent as files has more than %d bytes with %s", maxLent, f.Env)
 		}
-		if held[f.Env], err = inMemory(f.Value); err != nil {
+		if held[f.Env], _, err = sealInMemory(strings.NewReader(f.Value.Reveal())); err != nil {
 			return held, bailey.Unavailable.Wrap(err, "no memory file for "+f.Env, "")
 		}
 	}
@@ -149,21 +90,6 @@ func sealLentFiles(planned []string, files []bailey.LentFile) (held lentFiles, e
 		}
 	}
 	return held, nil
-}
-
-func inMemory(value bailey.Secret) (*os.File, error) {
-	memory, err := createMemfd()
-	if err != nil {
-		return nil, err
-	}
-	if _, err = io.WriteString(memory, value.Reveal()); err == nil {
-		_, err = unix.FcntlInt(memory.Fd(), unix.F_ADD_SEALS, sealed)
-	}
-	if err != nil {
-		memory.Close()
-		return nil, err
-	}
-	return memory, nil
 }
 
 func (l lentFiles) giveBack() {

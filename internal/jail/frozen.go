@@ -3,7 +3,6 @@
 package jail
 
 import (
-	"fmt"
 	"os"
 	"slices"
 
@@ -68,27 +67,11 @@ func (l *layout) checkFrozenPlaces() error {
 	return nil
 }
 
-// addFrozenSteps makes PID 1 write each snapshot into a tmpfs that then turns read-only. It stores in lies, by target, the path
-// of each snapshot.
+// addFrozenSteps makes PID 1 write each snapshot into a tmpfs. It stores in lies, by target, the path of each snapshot.
 func (l *layout) addFrozenSteps(p *plan, lies map[string]string) {
-	targets := l.frozenTargets()
-	if len(targets) == 0 {
-		return
-	}
-	const page = 64 << 10 // no architecture has larger pages
-	size := int64(page)
-	for _, t := range targets {
-		size += (l.binds[t].frozen.Size + page - 1) / page * page
-	}
-	flags := uint64(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
-	p.addStep("binds-noexec", inside.Tmpfs, []uint64{flags}, frozenDir[1:],
-		fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", size, len(targets)+16))
-	for i, t := range targets {
-		lies[t] = fmt.Sprintf("%s/%d", frozenDir[1:], i)
-		p.addStep("binds-noexec", inside.Copy, []uint64{0, 0o444, uint64(l.binds[t].frozen.Size)}, t, lies[t],
-			frozenMark)
-	}
-	p.addStep("binds-noexec", inside.Seal, []uint64{readOnly | inert}, frozenDir[1:])
+	p.addFilled("binds-noexec", frozenDir, inert, l.frozenTargets(), lies, func(t string) step {
+		return step{Step: inside.Step{N: []uint64{0, 0o444, uint64(l.binds[t].frozen.Size)}, S: []string{t, "", frozenMark}}}
+	})
 }
 
 // frozenTargets returns the targets of the binds that show snapshots.

@@ -128,7 +128,7 @@ func TestFrozenFileIsServedOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(r.(bailey.WarmRun).Warm()) > 0 {
+		if len(r.Warm()) > 0 {
 			t.Error("a helper would serve it")
 		}
 		digests[r.Cage().PlanDigest] = true

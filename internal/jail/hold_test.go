@@ -247,11 +247,11 @@ func TestNoGroupIsLeft(t *testing.T) {
 		var left []string
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			// each armed process has a group
-			if left, _ = filepath.Glob(dir + "/" + callPrefix + "*"); len(left) <= len(j.stock.all()) {
+			if left, _ = filepath.Glob(dir + "/" + callPrefix + "*"); len(left) <= len(j.cages().stock.all()) {
 				break
 			}
 		}
-		if len(left) > len(j.stock.all()) {
+		if len(left) > len(j.cages().stock.all()) {
 			t.Errorf("%d groups are left after all calls", len(left))
 		}
 	}
@@ -310,23 +310,23 @@ func TestNoGroupNoCall(t *testing.T) {
 			g, _ := j.holder.openCgroups()
 			for i := range g.sites { // one at a time, to check that groups made before it are removed
 				kept := *g.sites[i]
-				j.arming.Lock() // guards the sites
+				j.cages().stock.arming.Lock() // guards the sites
 				spoil(g.sites[i])
-				j.arming.Unlock()
+				j.cages().stock.arming.Unlock()
 				r := ask(t, j, bailey.Job{}, "exit", "0")
 				wants(t, r.err, layerCgroup, "gateway stop")
 				if r.exit != never {
 					t.Errorf("it ran: %+v", r.exit)
 				}
-				j.arming.Lock()
+				j.cages().stock.arming.Lock()
 				g.gone.Wait()
 				*g.sites[i] = kept
-				j.arming.Unlock()
+				j.cages().stock.arming.Unlock()
 			}
 			g.gone.Wait()
 			for _, s := range g.sites {
 				// each armed process has a group
-				if left, _ := filepath.Glob(s.dir + "/" + callPrefix + "*"); len(left) > len(j.stock.all()) {
+				if left, _ := filepath.Glob(s.dir + "/" + callPrefix + "*"); len(left) > len(j.cages().stock.all()) {
 					t.Errorf("left: %v", left)
 				}
 			}

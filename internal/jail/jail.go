@@ -24,6 +24,8 @@
 package jail
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"path/filepath"
 	"time"
 
@@ -73,6 +75,15 @@ func (c Config) cleanMasks() (list []string, err error) {
 // DefaultHostUID lies above the ranges systemd allocates to containers (524288 to 1879048191, systemd's UIDS-GIDS.md)
 // and below 2^31, since some tools treat ids as signed.
 const DefaultHostUID = 1979000000
+
+// never is the exit of a tool that did not run.
+var never = bailey.Exit{Code: bailey.NeverRan}
+
+// textDigest returns the SHA-256 of the canonical text of a plan, or of a profile, in hex.
+func textDigest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
 
 // searchPath is PATH, for looking up commands outside and for the tool inside. The caller's PATH is never used.
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -18,6 +18,7 @@ import (
 
 // Jail builds cages. It is safe for concurrent use.
 type Jail struct {
+	bailey.PlainRunner
 	mask     []string // cleaned
 	root     bool     // the gateway is root: cages get hostUID, places are donated
 	hostUID  int
@@ -29,11 +30,8 @@ type Jail struct {
 	// for tests that show the use of clone attributes by removing them; otherwise nil
 	weaken func(*syscall.SysProcAttr)
 
-	warm  helperPool
+	warm  warmth
 	memos planCache
-
-	arming sync.Mutex // held while a process is started in advance
-	stock  initPool
 
 	choosing sync.Mutex
 	chosen   bool   // guarded by choosing
@@ -59,7 +57,7 @@ func New(cfg Config) (*Jail, error) {
 	j := &Jail{root: os.Geteuid() == 0, hostUID: os.Geteuid(), hostGID: os.Getegid(), landlock: landlockABI(),
 		maps: map[mapping]*os.File{}, uids: &uids{},
 		building: make(chan struct{}, maxBuilding*runtime.NumCPU())}
-	j.warm.onDemand, j.warm.warn = cfg.OnDemand, cfg.Warn
+	j.warm = newWarmCages(j, cfg)
 	j.times = times{grace: cmp.Or(cfg.Grace, DefaultGrace), reluctance: cmp.Or(cfg.Reluctance, DefaultReluctance),
 		answer: cmp.Or(cfg.Answer, DefaultAnswer)}
 	j.tools.trust = trust{overflow: !isIDMapped("/proc/self/uid_map", 0)}
@@ -131,16 +129,24 @@ func (j *Jail) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 
 // Probe returns nil if this host can build a full cage. It builds one without a tool, in about 3 ms.
 func (j *Jail) Probe(ctx context.Context) error {
+	r, err := j.emptyRun()
+	if err == nil {
+		_, err = r.runInCage(ctx, nil, bailey.Streams{})
+	}
+	return err
+}
+
+// emptyRun returns the run of a cage without a tool.
+func (j *Jail) emptyRun() (*run, error) {
 	l := newLayout()
 	l.addRootSymlinks()
 	if err := l.addDevices(); err != nil {
-		return err
+		return nil, err
 	}
 	r := &run{jail: j, plan: composePlan(l, j.hostInfo(), bailey.Limits{}, homeDir), timeout: probeTime}
 	r.plan.bounds = j.holder.boundsFor(bailey.Limits{})
 	r.plan.addStep("", inside.Done, nil)
-	_, err := r.runInCage(ctx, nil, bailey.Streams{})
-	return err
+	return r, nil
 }
 
 // Installed reports whether command names a program on this machine.
@@ -155,7 +161,6 @@ func (*Jail) Installed(command string) bool {
 // Close releases the resources that the Jail keeps between calls. All runs must have ended.
 func (j *Jail) Close() error {
 	j.warm.close()
-	j.stock.close()
 	j.tools.copies.removeAll()
 	j.holder.removeCgroups()
 	j.mu.Lock()

@@ -13,7 +13,7 @@ import (
 const Bare = true
 
 // Jail runs calls without a cage, which this platform does not have. See bare for the remaining protections.
-type Jail struct{ bare *bare }
+type Jail struct{ *bare }
 
 // New returns a Jail. It starts no process and changes no file.
 func New(cfg Config) (*Jail, error) {
@@ -24,11 +24,6 @@ func New(cfg Config) (*Jail, error) {
 	return &Jail{b}, nil
 }
 
-// Plan finds, opens and checks everything that job needs. It starts nothing.
-func (j *Jail) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
-	return j.bare.Plan(ctx, job)
-}
-
 // Probe returns an error, because this platform has no cage.
 func (*Jail) Probe(context.Context) error {
 	return bailey.Unavailable.New("this platform has no cage: the jail needs Linux namespaces",
@@ -37,7 +32,7 @@ func (*Jail) Probe(context.Context) error {
 
 // Installed reports whether command names a program on this machine.
 func (j *Jail) Installed(command string) bool {
-	path, err := j.bare.programPath(command)
+	path, err := lookUpCommand(command, j.path)
 	if err == nil {
 		_, err = os.Stat(path)
 	}

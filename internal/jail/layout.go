@@ -324,34 +324,42 @@ func (l *layout) emitSteps(p *plan, donate bool, limits bailey.Limits) {
 	p.addStep("root-readonly", inside.Seal, []uint64{readOnly | inert}, ".")
 }
 
-// addCopySteps makes PID 1 write the copied files into a small tmpfs that then turns read-only. It returns the path of each
-// copy by its target. The gateway passes sealed memory, which no process can change.
+// addCopySteps makes PID 1 write the copied files into a small tmpfs. It returns the path of each copy by its target. The
+// gateway passes sealed memory, which no process can change.
 func (l *layout) addCopySteps(p *plan) map[string]string {
 	targets := slices.DeleteFunc(slices.Sorted(maps.Keys(l.binds)),
 		func(t string) bool { return l.binds[t].copy == nil })
 	lies := map[string]string{}
-	if len(targets) == 0 {
-		return lies
-	}
-	const page = 64 << 10 // no architecture has larger pages
-	size := int64(page)
-	for _, t := range targets {
-		size += (l.binds[t].copy.id.size + page - 1) / page * page
-	}
-	flags := uint64(unix.MS_NOSUID | unix.MS_NODEV)
-	p.addStep("root-readonly", inside.Tmpfs, []uint64{flags}, copyDir[1:],
-		fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", size, len(targets)+16))
-	for i, t := range targets {
+	p.addFilled("root-readonly", copyDir, unix.MS_NOSUID|unix.MS_NODEV, targets, lies, func(t string) step {
 		b, mode := l.binds[t], uint64(0o555)
 		if b.attrs&unix.MOUNT_ATTR_NOEXEC != 0 {
 			mode = 0o444
 		}
-		lies[t] = fmt.Sprintf("%s/%d", copyDir[1:], i)
-		p.addStep("root-readonly", inside.Copy, []uint64{0, mode, uint64(b.copy.id.size)}, b.source, lies[t],
-			b.copy.digest)
-	}
-	p.addStep("root-readonly", inside.Seal, []uint64{readOnly | flags}, copyDir[1:])
+		return step{Step: inside.Step{N: []uint64{0, mode, uint64(b.copy.id.size)}, S: []string{b.source, "", b.copy.digest}}}
+	})
 	return lies
+}
+
+// addFilled makes PID 1 fill a tmpfs with a file for each target, as fileOf says, which then turns read-only. It stores
+// in lies, by target, the path of each file. flags of a mount equal the bits of its attributes.
+func (p *plan) addFilled(layer, dir string, flags uint64, targets []string, lies map[string]string,
+	fileOf func(target string) step) {
+	if len(targets) == 0 {
+		return
+	}
+	const page = 64 << 10 // no architecture has larger pages
+	size := uint64(page)
+	files := make([]step, len(targets))
+	for i, t := range targets {
+		lies[t] = fmt.Sprintf("%s/%d", dir[1:], i)
+		files[i] = fileOf(t)
+		files[i].Op, files[i].layer, files[i].S[1] = inside.Copy, layer, lies[t]
+		size += (files[i].N[2] + page - 1) / page * page
+	}
+	p.addStep(layer, inside.Tmpfs, []uint64{flags}, dir[1:],
+		fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", size, len(targets)+16))
+	p.steps = append(p.steps, files...)
+	p.addStep(layer, inside.Seal, []uint64{readOnly | flags}, dir[1:])
 }
 
 // addNameSteps makes the directories, mount points, symlinks and files that no bind provides.

@@ -69,7 +69,7 @@ func TestLentFileGoesWithItsCall(t *testing.T) {
 		}
 		if r, err := j.Plan(t.Context(), keyed("sees")); err != nil {
 			t.Error(err)
-		} else if r.Close(); len(r.(bailey.WarmRun).Warm()) > 0 {
+		} else if r.Close(); len(r.Warm()) > 0 {
 			t.Error("a helper would serve it, and hold the file")
 		}
 	}

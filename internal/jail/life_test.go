@@ -257,7 +257,7 @@ func TestArmedIsNoTrap(t *testing.T) {
 	j := newJail(t, Config{})
 	waiting := func() *child {
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-			if all := j.stock.all(); len(all) > 0 {
+			if all := j.cages().stock.all(); len(all) > 0 {
 				return all[0].child
 			}
 		}

@@ -3,6 +3,7 @@
 package jail
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -139,7 +140,7 @@ func (r *run) attachNetwork(way bailey.Way) error {
 	if len(text) > maxTrust {
 		return bailey.Invalid.Errorf("trust fewer", "the authorities to trust have more than %d bytes", maxTrust)
 	}
-	file, err := inMemory(bailey.NewSecret(string(text)))
+	file, _, err := sealInMemory(bytes.NewReader(text))
 	if err != nil {
 		return bailey.Unavailable.Wrap(err, "no memory file for the authorities to trust", "")
 	}

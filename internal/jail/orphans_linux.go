@@ -97,23 +97,15 @@ func markOf(pid string) mark {
 
 // ownChildren lists the processes whose parent is this one (proc_tid_children(5)), or all processes if the kernel keeps
 // no such list.
-func ownChildren() (pids []int) {
-	tasks, err := os.ReadDir("/proc/self/task")
+func ownChildren() []int {
+	dir, err := openProc(unix.AT_FDCWD, "/proc/self")
 	if err != nil {
 		return nil
 	}
-	for _, t := range tasks {
-		text, err := os.ReadFile("/proc/self/task/" + t.Name() + "/children")
-		if errors.Is(err, os.ErrNotExist) {
-			if _, err := os.Stat("/proc/self/task/" + t.Name()); err == nil {
-				return listProcesses()
-			}
-		}
-		for _, word := range strings.Fields(string(text)) {
-			if pid, err := strconv.Atoi(word); err == nil {
-				pids = append(pids, pid)
-			}
-		}
+	defer unix.Close(dir)
+	pids, err := childPIDs(dir)
+	if errors.Is(err, errNoChildren) {
+		return listProcesses()
 	}
 	return pids
 }

@@ -1,5 +1,3 @@
-//go:build linux
-
 package jail
 
 import (
@@ -7,8 +5,6 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"bailey"
 )
@@ -26,17 +22,12 @@ type pipes struct {
 func openPipes(s bailey.Streams) (*pipes, error) {
 	p := &pipes{}
 	var err error
-	switch {
-	case s.TTY != nil:
-		for i := 0; i < 3 && err == nil; i++ {
-			p.inner[i], err = duplicateFile(s.TTY)
-		}
-	case s.Stdin == nil:
+	if s.Stdin == nil {
 		p.inner[0], err = os.Open(os.DevNull)
-	default:
+	} else {
 		p.inner[0], p.outer[0], err = makePipe(1)
 	}
-	for i := 1; i < 3 && err == nil && s.TTY == nil; i++ {
+	for i := 1; i < 3 && err == nil; i++ {
 		p.outer[i], p.inner[i], err = makePipe(0)
 	}
 	if err != nil {
@@ -47,18 +38,7 @@ func openPipes(s bailey.Streams) (*pipes, error) {
 	return p, nil
 }
 
-// makePipe returns a read end and a write end. The end with index ours, 0 or 1, does not block, so that a deadline can
-// interrupt it; the end of the tool blocks, as a tool expects.
-func makePipe(ours int) (r, w *os.File, err error) {
-	var fd [2]int
-	if err := unix.Pipe2(fd[:], unix.O_CLOEXEC); err != nil {
-		return nil, nil, os.NewSyscallError("pipe2", err)
-	}
-	unix.SetNonblock(fd[ours], true)
-	return os.NewFile(uintptr(fd[0]), "pipe"), os.NewFile(uintptr(fd[1]), "pipe"), nil
-}
-
-// closeOwnEnds closes our ends if the run did not begin.
+// closeOwnEnds closes our ends; one that is closed already or absent is harmless.
 func (p *pipes) closeOwnEnds() { closeAll(p.outer[:]) }
 
 // startReading starts to read the output of the tool.
@@ -96,15 +76,20 @@ func copyAndDrain(w io.Writer, r *os.File) {
 	}
 }
 
-// waitAndClose waits for the last bytes. No process of the run lives any more; if a write end was passed out of the cage
-// through a socket in a place, the deadline ends the wait.
+// drainTime is how long output still in the pipes is read when no process of the run lives.
+const drainTime = time.Second
+
+// waitAndClose waits for the last bytes. No process of the run lives any more. If a process outside has a write end, for
+// example one that got it through a socket in a place, the wait ends after drainTime.
 func (p *pipes) waitAndClose() {
-	for _, f := range p.outer[1:] { // a closed or absent file returns an error without effect
-		f.SetReadDeadline(time.Now().Add(drainTime))
-	}
+	late := time.AfterFunc(drainTime, p.closeOwnEnds)
 	p.wait.Wait()
-	closeAll(p.outer[1:])
-	if p.outer[0] != nil {
-		p.outer[0].Close()
+	late.Stop()
+	p.closeOwnEnds()
+}
+
+func closeAll[C io.Closer](files []C) {
+	for _, f := range files {
+		f.Close()
 	}
 }

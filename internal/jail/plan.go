@@ -5,7 +5,6 @@ package jail
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -55,9 +54,8 @@ const maxDonations = inside.MaxDescriptors - 3
 
 // countDescriptors counts the steps that need a descriptor.
 func (p *plan) countDescriptors() (n int) {
-	for _, s := range p.steps {
-		if s.Op == inside.Donated || s.Op == inside.Copy || s.Op == inside.Home || s.Op == inside.Lend ||
-			s.Op == inside.Grant && s.N[0] != inside.ByPath {
+	for i := range p.steps {
+		if hasDescriptor(&p.steps[i].Step) {
 			n++
 		}
 	}
@@ -139,12 +137,6 @@ func (p *plan) lineLayers() []string {
 		layers = append(layers, "env-listed")
 	}
 	return layers
-}
-
-// textDigest returns the SHA-256 of a canonical text, in hex.
-func textDigest(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
 }
 
 // opNames are the names of the operations in the canonical text.

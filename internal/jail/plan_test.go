@@ -236,13 +236,13 @@ func TestEnviron(t *testing.T) {
 	if env, _ := buildEnv([]string{"TZ=Europe/Berlin"}); slices.Contains(env, "TZ=UTC") || !slices.Contains(env, "TZ=Europe/Berlin") {
 		t.Errorf("a declared TZ: %q", env)
 	}
-	if _, err := addLentEnv(baseEnv[:], []string{"TOKEN"}, []string{"OTHER=hunter2"}); err == nil || strings.Contains(err.Error(), "hunter2") {
+	if _, err := cageRules.addLent(baseEnv[:], []string{"TOKEN"}, []string{"OTHER=hunter2"}); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("an unplanned loan: %v", err)
 	}
-	if _, err := addLentEnv(baseEnv[:], []string{"TOKEN"}, []string{"hunter2"}); err == nil || strings.Contains(err.Error(), "hunter2") {
+	if _, err := cageRules.addLent(baseEnv[:], []string{"TOKEN"}, []string{"hunter2"}); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a loan without a name: %v", err)
 	}
-	if env, err := addLentEnv(baseEnv[:], []string{"TOKEN"}, []string{"TOKEN=x"}); err != nil || env[len(env)-1] != "TOKEN=x" || len(baseEnv) != 6 {
+	if env, err := cageRules.addLent(baseEnv[:], []string{"TOKEN"}, []string{"TOKEN=x"}); err != nil || env[len(env)-1] != "TOKEN=x" || len(baseEnv) != 6 {
 		t.Errorf("a loan: %q, %v", env, err)
 	}
 }

@@ -182,7 +182,7 @@ func newJail(t testing.TB, cfg Config) *Jail {
 	t.Helper()
 	ktest.Require(t, "userns", "netns")
 	j := plainJail(t, cfg)
-	j.warm.closed = true
+	j.cages().closed = true
 	return j
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -49,7 +50,7 @@ func (r *run) pinTool(job bailey.Job, t *tool) error {
 					"install the program outside the workspace")
 			}
 		}
-		if r.hasProgram(f.path) {
+		if slices.ContainsFunc(r.cage.Programs, func(p bailey.Program) bool { return p.Path == f.path }) {
 			continue
 		}
 		if err := r.holdFile(f); err != nil {
@@ -58,15 +59,6 @@ func (r *run) pinTool(job bailey.Job, t *tool) error {
 		r.cage.Programs = append(r.cage.Programs, bailey.Program{Path: f.path, SHA256: f.digest, Copied: f.copied})
 	}
 	return nil
-}
-
-func (r *run) hasProgram(path string) bool {
-	for _, p := range r.cage.Programs {
-		if p.Path == path {
-			return true
-		}
-	}
-	return false
 }
 
 // holdFile takes the copy of a file, or opens the file in place. The content must be the one that was hashed.
@@ -233,25 +225,32 @@ func duplicateSealed(path string, id ident) (*copied, error) {
 	if now, err := fileIdent(f); err != nil || now != id {
 		return nil, changedError(path, err)
 	}
-	memory, err := createMemfd()
+	h := sha256.New()
+	memory, n, err := sealInMemory(io.TeeReader(io.LimitReader(f, id.size+1), h))
 	if err != nil {
 		return nil, bailey.Unavailable.Wrap(err, "no memory file for a copy of "+path,
 			"install it as root, its directories too, then it needs no copy")
 	}
-	h := sha256.New()
-	n, err := io.Copy(io.MultiWriter(memory, h), io.LimitReader(f, id.size+1))
-	if err == nil && n != id.size {
-		err = changedError(path, nil)
+	if n != id.size {
+		memory.Close()
+		return nil, changedError(path, nil)
 	}
-	if err == nil {
-		_, err = unix.FcntlInt(memory.Fd(), unix.F_ADD_SEALS,
-			unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	return &copied{file: memory, size: n, digest: hex.EncodeToString(h.Sum(nil))}, nil
+}
+
+// sealInMemory writes content to a memory file that no process can change from then on, and returns its length.
+func sealInMemory(content io.Reader) (memory *os.File, n int64, err error) {
+	if memory, err = createMemfd(); err != nil {
+		return nil, 0, err
+	}
+	if n, err = io.Copy(memory, content); err == nil {
+		_, err = unix.FcntlInt(memory.Fd(), unix.F_ADD_SEALS, sealed)
 	}
 	if err != nil {
 		memory.Close()
-		return nil, err
+		return nil, 0, err
 	}
-	return &copied{file: memory, size: n, digest: hex.EncodeToString(h.Sum(nil))}, nil
+	return memory, n, nil
 }
 
 // createMemfd returns a memory file. The file is never executed itself, but kernels before 6.3 cannot enforce that.

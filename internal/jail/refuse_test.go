@@ -115,7 +115,7 @@ func TestArmedKnowsItsMounts(t *testing.T) {
 		}
 		changed = false
 	}
-	j.stock.more = 2
+	j.cages().stock.more = 2
 	ask(t, j, bailey.Job{}, "exit", "0").must(t)
 	read("under", "ok")
 	if err := unix.Mount("tmpfs", sub, "tmpfs", 0, ""); err != nil {

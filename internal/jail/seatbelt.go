@@ -1,8 +1,6 @@
 package jail
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"path"
 	"slices"
 	"strings"
@@ -58,12 +56,6 @@ func hookProfile(program, folder string) seatbeltProfile {
 		p.execIn = append(bin, folder)
 	}
 	return p
-}
-
-// profileDigest returns the SHA-256 of a profile's text, in hex: the digest of the plan.
-func profileDigest(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
 }
 
 // renderProfile returns the profile for sandbox-exec(1) -p. The run's HOME is passed with -D, so that runs of one kind share one

@@ -34,7 +34,8 @@ type child struct {
 	keeper  bool // it is the keeper of a lesser cage
 	user    user
 	out     *networkPeer
-	built   func() // called when the tool has started; may be nil
+	built   func()      // called when the tool has started; may be nil
+	insist  *time.Timer // kills a keeper that does not end its cage; nil if it was not told to
 }
 
 // spawnChild starts a program of package inside, by its name, and bounds it before it gets its start request.
@@ -161,7 +162,12 @@ func (c *child) runToEnd(ctx context.Context, message []byte, files []*os.File, 
 	reports := make(chan cageResult, 1)
 	c.sendRequest(message, files)
 	go func() { reports <- c.readReports() }()
-	e := c.waitForReport(ctx, reports, c.stream, timeout)
+	e, timedOut, cancelled := waitForEnd(ctx, reports, runTimes{timeout, c.times.grace},
+		func() { c.stream.Write([]byte{inside.Term}) }, c.killCage)
+	e.timedOut, e.cancelled = timedOut, cancelled
+	if c.insist != nil {
+		c.insist.Stop()
+	}
 	state, err := c.process.Wait() // returns when the whole namespace is gone (pid_namespaces(7))
 	c.stream.Close()
 	c.user.releaseUser()
@@ -174,51 +180,15 @@ func (c *child) runToEnd(ctx context.Context, message []byte, files []*os.File, 
 	return e
 }
 
-// waitForReport waits for the report of the end. If the time is up, or the cause of ctx is [bailey.Gentle], it writes a byte
-// to urge, which asks for SIGTERM, and kills after the grace time. If ctx has another cause, it kills at once.
-func (c *child) waitForReport(ctx context.Context, reports <-chan cageResult, urge *os.File,
-	timeout time.Duration) cageResult {
-	var e cageResult
-	end := time.NewTimer(timeout)
-	defer end.Stop()
-	done := ctx.Done()
-	kill, insist := (<-chan time.Time)(nil), (<-chan time.Time)(nil)
-	stop := func() { insist = c.killCage() }
-	for {
-		select {
-		case got := <-reports:
-			got.timedOut, got.cancelled = e.timedOut, e.cancelled
-			return got
-		case <-end.C:
-			e.timedOut = true
-			urge.Write([]byte{inside.Term})
-			kill = time.After(c.times.grace)
-		case <-kill:
-			stop()
-		case <-done:
-			e.cancelled, done = true, nil
-			if !errors.As(context.Cause(ctx), new(bailey.Gentle)) {
-				stop()
-				continue
-			}
-			urge.Write([]byte{inside.Term})
-			kill = time.After(c.times.grace)
-		case <-insist:
-			c.process.Kill()
-		}
-	}
-}
-
-// killCage kills PID 1, and with it the whole cage. A keeper is told to end the cage itself, and must be killed if it does
-// not.
-func (c *child) killCage() (insist <-chan time.Time) {
+// killCage kills PID 1, and with it the whole cage. A keeper is told to end the cage itself, and is killed if it does not.
+func (c *child) killCage() {
 	if !c.keeper {
 		c.process.Kill()
-		return nil
+		return
 	}
 	c.stream.SetWriteDeadline(time.Now().Add(c.times.reluctance))
 	c.stream.Write([]byte{inside.End})
-	return time.After(c.times.reluctance)
+	c.insist = time.AfterFunc(c.times.reluctance, func() { c.process.Kill() })
 }
 
 // encodeStartRequest returns the start request as it goes over the stream: its length, then the steps.
@@ -292,5 +262,15 @@ func (c *child) readReports() cageResult {
 			socket = nil
 		}
 		socket.Close() // an unexpected one; nil is harmless
+	}
+}
+
+// closeAndWait ends a PID 1 that is not needed: it exits at the end of its stream.
+func (c *child) closeAndWait() {
+	c.stream.Close()
+	c.process.Wait()
+	c.user.releaseUser()
+	if c.hold != nil {
+		c.hold.stopEnforcing()
 	}
 }

@@ -6,10 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +19,6 @@ import (
 
 const (
 	probeTime = 10 * time.Second // an empty cage takes milliseconds
-	drainTime = time.Second      // for output still in the pipes when no process of the run lives
 )
 
 // run is a planned job. It holds the descriptors of everything that was checked, so that the kernel cannot reuse their
@@ -81,7 +79,7 @@ func (r *run) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (ba
 	if r.tty != (s.TTY != nil) {
 		return never, bailey.Internal.New("a terminal is not what this run was planned with", "")
 	}
-	env, err := addLentEnv(r.env, r.plan.lent, lent.Env)
+	env, err := cageRules.addLent(r.env, r.plan.lent, lent.Env)
 	if err != nil {
 		return never, err
 	}
@@ -104,23 +102,18 @@ func (r *run) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (ba
 	return r.runInCage(ctx, append(last.S[:1+r.argc:1+r.argc], env...), s)
 }
 
-// never is the exit of a tool that did not run.
-var never = bailey.Exit{Code: bailey.NeverRan}
-
 // runInCage builds the cage, passes input and output, and waits for the end. words are the strings of the last step, if it
 // has any: the program, its arguments, its environment.
 func (r *run) runInCage(ctx context.Context, words []string, s bailey.Streams) (exit bailey.Exit, err error) {
 	if err := ctx.Err(); err != nil {
 		return never, err
 	}
-	h := r.acquireHelper(ctx) // it may be at work while the pipes are made
-	p, err := openPipes(s)
+	p, err := openStreams(s)
 	if err != nil {
-		r.giveBack(h)
 		return never, bailey.Unavailable.Wrap(err, "no pipes for the tool's streams", "")
 	}
 	p.feedStdin(s)
-	e, begun := r.runInWarmCage(ctx, h, words, s, p)
+	e, begun := r.jail.warm.serve(ctx, r, words, s, p)
 	if !begun && !e.timedOut && !e.cancelled {
 		p.startReading(s)
 		e, err = r.runInNewCage(ctx, words, p)
@@ -137,12 +130,34 @@ func (r *run) runInCage(ctx context.Context, words []string, s bailey.Streams) (
 	return exit, err
 }
 
-// CPU implements bailey.MeteredRun.
 func (r *run) CPU() time.Duration { return r.cpu }
+
+// Warm returns the parts of the plan that a warm helper carries out, in order: first the steps before the first call,
+// then for each call the helper's own steps and every system call of the two processes that it starts. If no helper can
+// serve the plan, Warm returns nil.
+func (r *run) Warm() []bailey.WarmStep {
+	if !r.plan.warm {
+		return nil
+	}
+	return warmSteps(r.plan)
+}
 
 // runInNewCage runs the call in a cage of which nothing was built before.
 func (r *run) runInNewCage(ctx context.Context, words []string, p *pipes) (e cageResult, err error) {
-	defer r.warmUp()
+	defer r.jail.warm.prepareNext(r)
+	out := r.newNetworkPeer(ctx)
+	defer func() { r.broke = out.stopServing() }()
+	return r.sendRequest(words, p, func(message []byte, files filesFor) (cageResult, error) {
+		return r.jail.executeRequest(ctx, r.plan, message, files, out, r.timeout)
+	})
+}
+
+// filesFor opens the descriptors that go with a start request, for a cage whose user has uid outside.
+type filesFor func(uid int) ([]*os.File, error)
+
+// sendRequest prepares the start request of a new cage and executes it.
+func (r *run) sendRequest(words []string, p *pipes,
+	execute func(message []byte, files filesFor) (cageResult, error)) (e cageResult, err error) {
 	steps := r.plan.wireSteps()
 	if last := &steps[len(steps)-1]; len(last.S) > 0 {
 		last.S = words
@@ -164,17 +179,94 @@ func (r *run) runInNewCage(ctx context.Context, words []string, p *pipes) (e cag
 	if err != nil {
 		return cageResult{}, err
 	}
-	out := r.newNetworkPeer(ctx)
-	defer func() { r.broke = out.stopServing() }()
 	var opened []*os.File
 	// opened again for each attempt: a mount can be attached only once
-	e, err = r.jail.executeRequest(ctx, r.plan, message, func(uid int) ([]*os.File, error) {
+	e, err = execute(message, func(uid int) ([]*os.File, error) {
 		donated, err := r.openDescriptors(steps, uid)
 		opened = append(opened, donated...)
 		return append(p.inner[:3:3], donated...), err
-	}, out, r.timeout)
+	})
 	closeAll(opened)
 	return e, err
+}
+
+// executeRequest makes one PID 1 execute a start request. files opens the descriptors that go with it, again for each
+// attempt. If a PID 1 that was started in advance could not build its cage, nothing has run, so executeRequest tries
+// once more with a new one. out is nil if the cage has no network; sockets of a failed attempt are not reused.
+func (j *Jail) executeRequest(ctx context.Context, p *plan, message []byte, files filesFor, out *networkPeer,
+	timeout time.Duration) (cageResult, error) {
+	if p.lesser {
+		if err := j.enterSubreaper(); err != nil {
+			return cageResult{}, err
+		}
+		defer j.leaveSubreaper()
+	}
+	built := j.waitForBuildSlot(ctx)
+	defer built()
+	deadline := time.Now().Add(timeout)
+	if c := j.warm.takeFirstProcess(p.lesser); c != nil {
+		c.out, c.built = out, built
+		e, err := j.runChild(ctx, c, p.bounds, message, files, timeout)
+		if err != nil || e.started || e.cancelled || e.timedOut {
+			return e, err
+		}
+		out.dropListeners()
+	}
+	c, err := j.spawnChild(initName(p.lesser))
+	if err != nil {
+		return cageResult{}, err
+	}
+	c.out, c.built = out, built
+	return j.runChild(ctx, c, p.bounds, message, files, time.Until(deadline))
+}
+
+// waitForBuildSlot waits until the call's cage may be built: if two hundred are built at once, each takes as long as all of them,
+// and the time of its tool is up before the tool begins. The caller must call built when the cage is built. A cage that
+// takes longer than buildTime, for example because a file system hangs, does not hold up other calls any more.
+func (j *Jail) waitForBuildSlot(ctx context.Context) (built func()) {
+	select {
+	case j.building <- struct{}{}:
+	case <-ctx.Done():
+		return func() {}
+	}
+	leave := sync.OnceFunc(func() { <-j.building })
+	late := time.AfterFunc(buildTime, leave)
+	return func() { late.Stop(); leave() }
+}
+
+const (
+	maxBuilding = 8 // concurrent builds per processor
+	buildTime   = 5 * time.Second
+)
+
+// runChild bounds the child, opens the descriptors, follows the child to its end, and ends the processes that a keeper
+// could not end.
+func (j *Jail) runChild(ctx context.Context, c *child, b bounds, message []byte, files filesFor,
+	timeout time.Duration) (cageResult, error) {
+	if err := c.applyBounds(b); err != nil {
+		c.closeAndWait()
+		return cageResult{}, err
+	}
+	with, err := files(c.user.uid)
+	if err != nil {
+		c.closeAndWait()
+		return cageResult{}, err
+	}
+	e := c.runToEnd(ctx, message, with, timeout)
+	if c.keeper && !e.orderly {
+		j.gathering.Lock()
+		endOrphans()
+		j.gathering.Unlock()
+	}
+	return e, nil
+}
+
+// initName returns the name that starts a call's first process.
+func initName(lesser bool) string {
+	if lesser {
+		return inside.Keeper
+	}
+	return inside.Name
 }
 
 // prepareScratchDir makes the private directory of a lesser cage, which exists until leave, and fills in the values that are known
@@ -227,14 +319,6 @@ func (r *run) deriveExit(ctx context.Context, e cageResult) (bailey.Exit, error)
 	return never, layerUnavailable("pidns", fmt.Errorf("PID 1 ended before it could say why: %s", e.last))
 }
 
-// shellCode returns the exit code as a shell reports it: 128+n after signal n, for example 137 after SIGKILL.
-func shellCode(ws syscall.WaitStatus) int {
-	if ws.Signaled() {
-		return 128 + int(ws.Signal())
-	}
-	return ws.ExitStatus()
-}
-
 // wireSteps returns the plan for PID 1. The caller may change the steps.
 func (p *plan) wireSteps() []inside.Step {
 	steps := make([]inside.Step, len(p.steps))
@@ -242,6 +326,33 @@ func (p *plan) wireSteps() []inside.Step {
 		steps[i] = inside.Step{Op: s.Op, N: append([]uint64(nil), s.N...), S: s.S}
 	}
 	return steps
+}
+
+// openStreams returns the streams of the tool: pipes, or the terminal that was made for the run.
+func openStreams(s bailey.Streams) (*pipes, error) {
+	if s.TTY == nil {
+		return openPipes(s)
+	}
+	p := &pipes{}
+	for i := range p.inner {
+		var err error
+		if p.inner[i], err = duplicateFile(s.TTY); err != nil {
+			closeAll(p.inner[:])
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// makePipe returns a read end and a write end. The end with index ours, 0 or 1, does not block, so that closing it
+// interrupts a read; the end of the tool blocks, as a tool expects.
+func makePipe(ours int) (r, w *os.File, err error) {
+	var fd [2]int
+	if err := unix.Pipe2(fd[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, os.NewSyscallError("pipe2", err)
+	}
+	unix.SetNonblock(fd[ours], true)
+	return os.NewFile(uintptr(fd[0]), "pipe"), os.NewFile(uintptr(fd[1]), "pipe"), nil
 }
 
 // duplicateFile returns a new descriptor of an open file; the caller must close it.
@@ -260,10 +371,4 @@ func duplicateFile(f *os.File) (*os.File, error) {
 		return nil, errors.Join(err, dupErr)
 	}
 	return os.NewFile(uintptr(fd), f.Name()), nil
-}
-
-func closeAll[C io.Closer](files []C) {
-	for _, f := range files {
-		f.Close()
-	}
 }

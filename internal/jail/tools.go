@@ -74,24 +74,6 @@ func (t *tools) findIn(command, dirs string) (*tool, error) {
 	return t.toolAt(path)
 }
 
-// lookUpCommand returns the path of a command.
-func lookUpCommand(command, dirs string) (string, error) {
-	if filepath.IsAbs(command) {
-		return filepath.Clean(command), nil
-	}
-	if command == "" || strings.Contains(command, "/") {
-		return "", bailey.Invalid.Errorf("name the program as git or /usr/bin/git",
-			"command %q is neither a name nor an absolute path", command)
-	}
-	for _, dir := range filepath.SplitList(dirs) {
-		path := filepath.Join(dir, command)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return path, nil
-		}
-	}
-	return "", bailey.Unavailable.New(command+" is not installed", "install it into one of "+dirs)
-}
-
 // toolAt returns the tool at an absolute path, cached as long as every file and link is unchanged.
 func (t *tools) toolAt(path string) (*tool, error) {
 	t.mu.Lock()

@@ -19,7 +19,7 @@ func TestWaiting(t *testing.T) {
 		if _, err := j.holder.openCgroups(); err != nil {
 			ktest.Missing(t, "cgroup", err)
 		}
-		j.warm.onDemand = onDemand
+		j.cages().onDemand = onDemand
 		if n := j.Waiting(); n != 0 {
 			t.Errorf("%d wait before any call", n)
 		}
@@ -34,7 +34,7 @@ func TestWaiting(t *testing.T) {
 			}
 		}
 		waits("after two calls")
-		h := j.warm.takeHelper(t.Context(), j.warm.helpers[0].digest)
+		h := j.cages().takeHelper(t.Context(), j.cages().helpers[0].digest)
 		if n := j.Waiting(); n != 0 {
 			t.Errorf("%d wait while a call has the only one", n)
 		}
@@ -42,7 +42,7 @@ func TestWaiting(t *testing.T) {
 		if n := j.Waiting(); n != 0 {
 			t.Errorf("%d wait while the only one arms", n)
 		}
-		j.warm.takeBackHelper(h)
+		j.cages().takeBackHelper(h)
 		waits("after the call")
 	}
 }

@@ -471,5 +471,5 @@ func withSearchPath(env []string, w *bailey.Wall) ([]string, error) {
 				"%q in the search path is not an absolute directory", dir)
 		}
 	}
-	return append(withoutEnv(env, "PATH"), "PATH="+w.Path), nil
+	return append(cageRules.without(env, "PATH"), "PATH="+w.Path), nil
 }

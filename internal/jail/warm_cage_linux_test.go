@@ -19,11 +19,11 @@ import (
 func served(t testing.TB, j *Jail, digest string) *helper {
 	t.Helper()
 	for range 6000 {
-		if h := j.warm.pickHelper(digest); h != nil {
+		if h := j.cages().pickHelper(digest); h != nil {
 			<-h.ready
-			j.warm.mu.Lock()
+			j.cages().mu.Lock()
 			h.taken = false
-			j.warm.mu.Unlock()
+			j.cages().mu.Unlock()
 			return h
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -120,7 +120,7 @@ func TestKilledBetweenCalls(t *testing.T) {
 						t.Errorf("%+v, %d runs", r, size(file)-runs)
 					}
 				}
-				w.warm.busy.Wait()
+				w.cages().busy.Wait()
 				if name == "helper" && w.keeps(h) {
 					t.Error("a dead helper is kept")
 				}
@@ -146,9 +146,9 @@ func TestKilledBeforeTheMailIsRead(t *testing.T) {
 	}
 	go func() {
 		for taken := false; !taken; time.Sleep(time.Millisecond) { // taken by the call, whose mail is then sent at once
-			w.warm.mu.Lock()
+			w.cages().mu.Lock()
 			taken = h.taken
-			w.warm.mu.Unlock()
+			w.cages().mu.Unlock()
 		}
 		time.Sleep(300 * time.Millisecond)
 		unix.Kill(h.process.Pid, unix.SIGKILL)
@@ -167,7 +167,7 @@ func TestKilledBeforeTheMailIsRead(t *testing.T) {
 func TestParkedBeforeTheTool(t *testing.T) {
 	w := warmJail(t, Config{OnDemand: true})
 	h := w.heat(t, bailey.Job{}, "exit", "0")
-	w.warm.pickHelper(h.digest)
+	w.cages().pickHelper(h.digest)
 	for _, s := range h.groups.sites {
 		dir := filepath.Join(s.dir, h.hold.(*cgroup).name)
 		if now := strings.TrimSpace(readKnob(dir + "/pids.current")); now != "" {
@@ -193,7 +193,7 @@ func TestParkedBeforeTheTool(t *testing.T) {
 		t.Errorf("a helper that can have no tool says %q", said)
 	}
 	h.spoilt = errors.New("a test has used it")
-	w.warm.dropHelper(h)
+	w.cages().dropHelper(h)
 }
 
 // TestTimeIsUpWarm checks that a warm tool gets SIGTERM at its timeout, and is killed if it does not end.
@@ -362,7 +362,7 @@ func TestTooMuchForTheMailbox(t *testing.T) {
 		{"two together too long", []string{strings.Repeat("x", 40<<10), strings.Repeat("y", 40<<10)}, false},
 		{"empty words", []string{"", "", ""}, true},
 	} {
-		w.warm.busy.Wait() // until the helper has a cage for the next call
+		w.cages().busy.Wait() // until the helper has a cage for the next call
 		before := h.calls
 		r := ask(t, w.Jail, bailey.Job{}, append([]string{"words"}, c.args...)...)
 		if r.err != nil || r.exit.Code != 0 || r.out != fmt.Sprintf("%q", c.args) || (h.calls == before+1) != c.warm {

@@ -188,11 +188,11 @@ func (w *warmed) turned(t *testing.T, job bailey.Job, lie string, answer time.Du
 		return h, err
 	}
 	h.times.answer = cmp.Or(answer, h.times.answer)
-	w.warm.mu.Lock()
-	w.warm.starting++
-	w.warm.mu.Unlock()
-	w.warm.busy.Add(1)
-	w.warm.finishStart(h.digest, h, nil)
+	w.cages().mu.Lock()
+	w.cages().starting++
+	w.cages().mu.Unlock()
+	w.cages().busy.Add(1)
+	w.cages().finishStart(h.digest, h, nil)
 	return h, nil
 }
 
@@ -263,8 +263,8 @@ func TestFalseHelper(t *testing.T) {
 				if err != nil || exit != fine || size(file) != before+1 || time.Since(begin) > h.times.answer+time.Minute {
 					t.Errorf("the next call: %+v, %v, %d runs, after %v", exit, err, size(file)-before, time.Since(begin))
 				}
-				w.warm.busy.Wait()
-				if slices.Contains(w.warm.helpers, h) || alive(h.process.Pid) {
+				w.cages().busy.Wait()
+				if slices.Contains(w.cages().helpers, h) || alive(h.process.Pid) {
 					t.Error("the helper was kept")
 				}
 			})
@@ -288,7 +288,7 @@ func TestSilentWhenArmed(t *testing.T) {
 			}
 			turned := make(chan *helper)
 			go func() { h, _ := w.turned(t, job, "silent when armed", 3*short); turned <- h }()
-			for begin := time.Now(); len(w.warm.all()) == 0 && time.Since(begin) < time.Minute; {
+			for begin := time.Now(); len(w.cages().all()) == 0 && time.Since(begin) < time.Minute; {
 				time.Sleep(time.Millisecond)
 			}
 			begin := time.Now()
@@ -299,8 +299,8 @@ func TestSilentWhenArmed(t *testing.T) {
 			if onDemand && bailey.KindOf(err) != bailey.Unavailable || !onDemand && err != nil {
 				t.Errorf("%v", err)
 			}
-			w.warm.busy.Wait()
-			if h := <-turned; alive(h.process.Pid) && slices.Contains(w.warm.all(), h) {
+			w.cages().busy.Wait()
+			if h := <-turned; alive(h.process.Pid) && slices.Contains(w.cages().all(), h) {
 				t.Error("the helper was kept")
 			}
 			job.Timeout = time.Minute

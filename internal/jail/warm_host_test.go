@@ -40,15 +40,15 @@ func askUntilWarm(t *testing.T, j *Jail, job func() bailey.Job, args ...string) 
 	}
 	for range 12 {
 		ask(t, j, job(), args...).must(t)
-		j.warm.busy.Wait()
-		j.warm.mu.Lock()
-		for _, h := range j.warm.helpers {
+		j.cages().busy.Wait()
+		j.cages().mu.Lock()
+		for _, h := range j.cages().helpers {
 			if h.calls > 0 && h.spoilt == nil {
-				j.warm.mu.Unlock()
+				j.cages().mu.Unlock()
 				return h
 			}
 		}
-		j.warm.mu.Unlock()
+		j.cages().mu.Unlock()
 	}
 	t.Fatal("no warm helper on this host")
 	return nil
@@ -62,7 +62,7 @@ func askWarm(t *testing.T, j *Jail, job func() bailey.Job, args ...string) (told
 		h := askUntilWarm(t, j, job, "exit", "0")
 		calls := h.calls
 		r := ask(t, j, job(), args...).must(t)
-		j.warm.busy.Wait()
+		j.cages().busy.Wait()
 		if h.calls > calls {
 			return r, h
 		}
@@ -76,9 +76,9 @@ func coldly(t *testing.T, j *Jail, job func() bailey.Job, args ...string) {
 	t.Helper()
 	for range 4 {
 		ask(t, j, job(), args...).must(t)
-		j.warm.busy.Wait()
+		j.cages().busy.Wait()
 	}
-	if len(j.warm.helpers) > 0 {
+	if len(j.cages().helpers) > 0 {
 		t.Fatal("a helper keeps a mount in a directory of the host's")
 	}
 }
@@ -106,7 +106,7 @@ func TestWarmMaskReplaced(t *testing.T) {
 			if r := ask(t, j, job(), "show", secret).must(t); strings.Contains(r.out, "SECRET") {
 				t.Fatalf("before: %+v", r)
 			}
-			j.warm.busy.Wait()
+			j.cages().busy.Wait()
 			hostFile(t, secret+".new", "SECRET-2")
 			if err := os.Rename(secret+".new", secret); err != nil {
 				t.Fatal(err)
@@ -159,9 +159,9 @@ func TestWarmNestedPlaceReplaced(t *testing.T) {
 		if r := call("write", target); strings.HasPrefix(r.out, "ok") {
 			t.Fatalf("before: %+v", r)
 		}
-		j.warm.busy.Wait()
+		j.cages().busy.Wait()
 	}
-	if len(j.warm.helpers) > 0 {
+	if len(j.cages().helpers) > 0 {
 		t.Fatal("a helper keeps a mount in a directory of the host's")
 	}
 	os.RemoveAll(inner)
@@ -202,7 +202,7 @@ func TestWarmCancelledIsNotBegun(t *testing.T) {
 		if serr == nil {
 			t.Fatal("a call began after it was cancelled")
 		}
-		j.warm.busy.Wait()
+		j.cages().busy.Wait()
 		if h.spoilt != nil {
 			break
 		}
@@ -321,7 +321,7 @@ func TestWarmMountIsLetGo(t *testing.T) {
 	}
 	j := plainJail(t, Config{})
 	held := func() bool {
-		for _, h := range j.warm.all() {
+		for _, h := range j.cages().all() {
 			b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", h.process.Pid))
 			if strings.Contains(string(b), mount) {
 				return true
@@ -333,7 +333,7 @@ func TestWarmMountIsLetGo(t *testing.T) {
 		p := place(t, dir, true)
 		ask(t, j, bailey.Job{Places: []bailey.Place{p}}, "exit", "0")
 		p.File.Close()
-		j.warm.busy.Wait()
+		j.cages().busy.Wait()
 	}
 	if err := syscall.Unmount(dir, 0); err != nil {
 		t.Fatal(err)
@@ -363,12 +363,12 @@ func TestWarmStuckHelperHoldsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	j.warm.mu.Lock()
+	j.cages().mu.Lock()
 	h.taken = true
 	h.mail.Close()
 	h.mail = nil // its call has ended
-	j.warm.mu.Unlock()
-	j.warm.busy.Go(func() { j.warm.takeBackHelper(h) })
+	j.cages().mu.Unlock()
+	j.cages().busy.Go(func() { j.cages().takeBackHelper(h) })
 	time.Sleep(50 * time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
@@ -423,12 +423,12 @@ func TestWarmNoDescriptorsLeak(t *testing.T) {
 	h := askUntilWarm(t, j, job, "exit", "0")
 	count := func() int { e, _ := os.ReadDir("/proc/self/fd"); return len(e) }
 	theirs := func() int { e, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", h.process.Pid)); return len(e) }
-	j.warm.busy.Wait()
+	j.cages().busy.Wait()
 	before, inside := count(), theirs()
 	for range 40 {
 		for _, args := range [][]string{{"exit", "3"}, {"die"}, {"killall"}} {
 			ask(t, j, job(), args...)
-			j.warm.busy.Wait()
+			j.cages().busy.Wait()
 		}
 	}
 	for range 100 { // a cage that is being built briefly has descriptors of its own
@@ -462,12 +462,12 @@ func TestWarmOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			j.warm.mu.Lock()
+			j.cages().mu.Lock()
 			var h *helper
-			if n := len(j.warm.helpers); n > 0 {
-				h = j.warm.helpers[n-1]
+			if n := len(j.cages().helpers); n > 0 {
+				h = j.cages().helpers[n-1]
 			}
-			j.warm.mu.Unlock()
+			j.cages().mu.Unlock()
 			after := time.Duration(rand.IntN(4000)) * time.Microsecond
 			var timer *time.Timer
 			switch {
@@ -494,7 +494,7 @@ func TestWarmOnce(t *testing.T) {
 				late++
 			}
 			if i%5 == 0 {
-				j.warm.busy.Wait()
+				j.cages().busy.Wait()
 			}
 		}
 		t.Logf("on demand %v: %d kills; ran twice %d, never %d, and called never run %d", onDemand, warm, twice, none, late)
@@ -526,7 +526,7 @@ func TestWarmInitIsReadyFirst(t *testing.T) {
 			}
 		}
 		close(quit)
-		j.warm.busy.Wait()
+		j.cages().busy.Wait()
 		t.Logf("on demand %v: %d of %d calls", onDemand, early, h.calls-calls)
 		if early > 0 {
 			t.Error("a tool ran beside a PID 1 that had capabilities still")

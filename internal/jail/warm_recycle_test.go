@@ -59,18 +59,18 @@ func TestHelpersAreRecycled(t *testing.T) {
 		if r.err != nil || r.exit.Code != 3 || h.digest == first.digest {
 			t.Errorf("%+v, by the helper of another plan: %v", r, h.digest == first.digest)
 		}
-		if n := len(w.warm.all()); n > maxHelpers {
+		if n := len(w.cages().all()); n > maxHelpers {
 			t.Errorf("%d helpers", n)
 		}
 	}
 	vanishes(t, "the least recently used", first.process.Pid)
 
-	all := w.warm.all()
-	w.warm.mu.Lock()
+	all := w.cages().all()
+	w.cages().mu.Lock()
 	all[0].used = time.Now().Add(-idleTime)
-	w.warm.mu.Unlock()
-	w.warm.dismissUnused()
-	w.warm.busy.Wait()
+	w.cages().mu.Unlock()
+	w.cages().dismissUnused()
+	w.cages().busy.Wait()
 	vanishes(t, "idle", all[0].process.Pid)
 	if !w.keeps(all[1]) || !alive(all[1].process.Pid) {
 		t.Error("one that was used is gone as well")
@@ -83,8 +83,8 @@ func TestHelpersAreRecycled(t *testing.T) {
 	}
 	w.shut.Store(false)
 	for range 3 {
-		if r := ask(t, w.Jail, bailey.Job{}, "exit", "3"); r.err != nil || r.exit.Code != 3 || len(w.warm.all()) > 0 {
-			t.Errorf("after Close: %+v, %d helpers", r, len(w.warm.all()))
+		if r := ask(t, w.Jail, bailey.Job{}, "exit", "3"); r.err != nil || r.exit.Code != 3 || len(w.cages().all()) > 0 {
+			t.Errorf("after Close: %+v, %d helpers", r, len(w.cages().all()))
 		}
 	}
 }
@@ -128,7 +128,7 @@ func TestHelperOfOtherMounts(t *testing.T) {
 	if r.err != nil || strings.Contains(r.out, "before") || h.calls != 1 {
 		t.Errorf("after a mount: %+v, the old helper has served %d", r, h.calls)
 	}
-	w.warm.busy.Wait()
+	w.cages().busy.Wait()
 	vanishes(t, "after a mount", h.process.Pid)
 }
 
@@ -141,8 +141,8 @@ type census struct {
 
 func (w *warmed) census(t *testing.T) (c census) {
 	t.Helper()
-	w.warm.busy.Wait()
-	w.stock.empty() // their number may vary
+	w.cages().busy.Wait()
+	w.cages().stock.empty() // their number may vary
 	if g, _ := w.holder.openCgroups(); g != nil {
 		g.gone.Wait()
 		for _, s := range g.sites {
@@ -268,7 +268,7 @@ func TestTenThousandCalls(t *testing.T) {
 
 // bare is a census without groups, which would open the holder.
 func (w *warmed) bare(t *testing.T) census {
-	o := &warmed{Jail: &Jail{}}
+	o := &warmed{Jail: &Jail{warm: &warmCages{}}}
 	o.holder.asked = true
 	return o.census(t)
 }

@@ -48,6 +48,9 @@ func warmJail(t testing.TB, cfg Config) *warmed {
 	return w
 }
 
+// cages returns what saves calls of this jail a new cage.
+func (j *Jail) cages() *warmCages { return j.warm.(*warmCages) }
+
 // heat returns a helper that waits for a call of the job's plan, and blocks cold calls. Until then the job runs cold
 // with the given arguments, which must have no effect.
 func (w *warmed) heat(t testing.TB, job bailey.Job, args ...string) *helper {
@@ -66,7 +69,7 @@ func (w *warmed) heat(t testing.TB, job bailey.Job, args ...string) *helper {
 	for begin := time.Now(); ; {
 		if h := w.waiting(digest); h != nil {
 			w.shut.Store(true)
-			w.stock.empty()
+			w.cages().stock.empty()
 			return h
 		}
 		if time.Since(begin) > time.Minute {
@@ -79,19 +82,19 @@ func (w *warmed) heat(t testing.TB, job bailey.Job, args ...string) *helper {
 // waiting returns a helper that is ready for a call of a plan, or nil if there is none even after all busy ones have
 // finished.
 func (w *warmed) waiting(digest string) *helper {
-	w.warm.busy.Wait()
-	w.warm.mu.Lock()
-	defer w.warm.mu.Unlock()
-	k := slices.IndexFunc(w.warm.helpers, func(h *helper) bool { return h.digest == digest && !h.taken && h.isReady() && h.isUsable() })
+	w.cages().busy.Wait()
+	w.cages().mu.Lock()
+	defer w.cages().mu.Unlock()
+	k := slices.IndexFunc(w.cages().helpers, func(h *helper) bool { return h.digest == digest && !h.taken && h.isReady() && h.isUsable() })
 	if k < 0 {
 		return nil
 	}
-	return w.warm.helpers[k]
+	return w.cages().helpers[k]
 }
 
 // keeps tells whether the jail keeps the helper for further calls.
 func (w *warmed) keeps(h *helper) bool {
-	return w.waiting(h.digest) != nil && slices.Contains(w.warm.helpers, h)
+	return w.waiting(h.digest) != nil && slices.Contains(w.cages().helpers, h)
 }
 
 // hot runs the probe in the cage of a helper, and also returns that helper.

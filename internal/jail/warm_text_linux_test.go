@@ -29,13 +29,13 @@ func TestGoldenTables(t *testing.T) {
 		ktest.Missing(t, "warm-helpers", errors.New("none on this architecture"))
 	}
 	p := warmSample()
-	if !p.isWarmable() {
+	if !isWarmable(p) {
 		t.Fatal("no helper serves the sample")
 	}
 	lines := strings.Split(p.String(), "\n")
 	var got strings.Builder
 	told := map[int]bool{}
-	for _, s := range p.warmSteps() {
+	for _, s := range warmSteps(p) {
 		told[s.Line] = true
 		text := s.Text
 		if text == "" {
@@ -65,7 +65,7 @@ func TestGoldenTables(t *testing.T) {
 // TestNoTables checks that Warm returns nil for a run that no helper can serve.
 func TestNoTables(t *testing.T) {
 	r := &run{plan: samplePlan(true)}
-	if r.plan.warm = r.plan.isWarmable(); r.plan.warm || r.Warm() != nil {
+	if r.plan.warm = isWarmable(r.plan); r.plan.warm || r.Warm() != nil {
 		t.Error("a helper serves a plan with a /proc and a place beneath /tmp")
 	}
 }

@@ -56,7 +56,7 @@ func torture(t *testing.T, w *warmed, many int, d time.Duration) {
 	kills := map[string]int{}
 	var last atomic.Int64 // how long the last call took
 	killer.Go(func() { w.killing(stop, &last, kills) })
-	for end := time.Now().Add(d); len(w.warm.all()) == 0 && time.Now().Before(end); {
+	for end := time.Now().Add(d); len(w.cages().all()) == 0 && time.Now().Before(end); {
 		ask(t, w.Jail, job, "exit", "0")
 	}
 	w.cold.Store(0)
@@ -117,7 +117,7 @@ func (w *warmed) killing(stop <-chan struct{}, last *atomic.Int64, kills map[str
 			return
 		case <-time.After(rand.N(max(100*time.Millisecond, 2*time.Duration(last.Load())))):
 		}
-		all := w.warm.all()
+		all := w.cages().all()
 		if len(all) == 0 {
 			continue
 		}

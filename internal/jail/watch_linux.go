@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -250,24 +249,13 @@ func readStatus(dir int) (status, error) {
 }
 
 // parseStatus reads /proc/PID/status. A process that has ended and waits for its parent has no memory.
-func parseStatus(text []byte) (s status, err error) {
-	var parent, threads bool
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(line, ":")
-		switch value = strings.TrimSpace(value); name {
-		case "PPid":
-			s.parent, err = strconv.Atoi(value)
-			parent = err == nil
-		case "Threads":
-			s.threads, err = strconv.ParseUint(value, 10, 32)
-			threads = err == nil
-		}
-	}
-	if !parent || !threads {
+func parseStatus(text []byte) (status, error) {
+	parent, threads := statusField(text, "PPid:"), statusField(text, "Threads:")
+	if parent < 0 || threads < 0 {
 		return status{}, errors.New("/proc shows a process without its parent or threads")
 	}
-	s.memory, _ = sumKilobytes(text, "RssAnon:", "RssShmem:", "VmSwap:")
-	return s, nil
+	memory, _ := sumKilobytes(text, "RssAnon:", "RssShmem:", "VmSwap:")
+	return status{parent, uint64(threads), memory}, nil
 }
 
 // sumKilobytes returns the sum of lines such as "RssAnon: 12 kB", in bytes, and their number.

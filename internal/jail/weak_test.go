@@ -153,7 +153,7 @@ func (w *weak) sharedPids() {
 		w.t.Fatal(err)
 	}
 	w.jail.weaken = func(a *syscall.SysProcAttr) { a.Cloneflags &^= unix.CLONE_NEWPID }
-	w.jail.preforkChild(false)
+	w.jail.cages().stock.preforkChild(false)
 	w.jail.weaken, w.armed = nil, true
 	w.stage.haunt(w.t, DefaultHostUID)
 	w.stage.Victim = innermost(w.t, w.stage.Victim)
@@ -179,7 +179,7 @@ func (w *weak) start() (out string, exit bailey.Exit, err error) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.run.env = append(withoutEnv(w.run.env, battery.Env), battery.Env+"="+string(scene))
+	w.run.env = append(cageRules.without(w.run.env, battery.Env), battery.Env+"="+string(scene))
 	if !w.armed {
 		w.jail.weaken = func(a *syscall.SysProcAttr) {
 			for _, change := range w.attr {

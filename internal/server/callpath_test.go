@@ -1,17 +1,20 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"bailey"
 	"bailey/internal/gate"
 	"bailey/internal/gateway"
 	"bailey/internal/localapi"
+	"bailey/internal/wrap"
 	"bailey/pack"
 )
 
@@ -58,6 +61,48 @@ func TestCallPath(t *testing.T) {
 	} {
 		if !slices.Equal(c.chain, c.want) {
 			t.Errorf("%s: %q, want %q", name, c.chain, c.want)
+		}
+	}
+}
+
+// reporter is a runner, and a run of its own, that has something for every method to report.
+type reporter struct {
+	bailey.Run
+	ended bailey.SessionID
+}
+
+func (r *reporter) Plan(context.Context, bailey.Job) (bailey.Run, error) { return r, nil }
+
+func (r *reporter) EndSession(_ context.Context, id bailey.SessionID) error {
+	r.ended = id
+	return nil
+}
+
+func (*reporter) Cage() bailey.Cage { return bailey.Cage{Kind: "full"} }
+
+func (*reporter) Close() error { return nil }
+
+func (*reporter) CPU() time.Duration { return time.Second }
+
+func (*reporter) Warm() []bailey.WarmStep { return []bailey.WarmStep{{When: "once"}} }
+
+// TestWrappedRunReports checks that whatever stands around a runner passes on its processor time, the steps of its warm
+// helper and the end of a session.
+func TestWrappedRunReports(t *testing.T) {
+	project := bailey.Place{Path: t.TempDir(), Write: true}
+	for name, job := range map[string]bailey.Job{"tool": {}, "build": {Places: []bailey.Place{project}, Wall: &bailey.Wall{}}} {
+		r := &reporter{}
+		works := wrap.NewWorks(r, t.TempDir(), func(bailey.SessionID) bool { return false })
+		pins := gateway.NewPins(works, gateway.Digests{}, nil)
+		run, err := pins.Plan(t.Context(), job)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if run.CPU() != time.Second || len(run.Warm()) != 1 {
+			t.Errorf("%s: %v, %v", name, run.CPU(), run.Warm())
+		}
+		if err := pins.EndSession(t.Context(), "s-1"); err != nil || r.ended != "s-1" {
+			t.Errorf("%s: %q, %v", name, r.ended, err)
 		}
 	}
 }

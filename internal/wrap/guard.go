@@ -254,8 +254,7 @@ func (w *walk) leadsToAvoided(at *os.Root, dir, name string) bool {
 		to = filepath.Join(w.project, dir, to)
 	}
 	real, _ := filepath.EvalSymlinks(filepath.Join(w.project, dir, name)) // a dangling link counts by its text
-	return slices.ContainsFunc(w.avoid,
-		func(a string) bool { return isWithin(a, filepath.Clean(to)) || isWithin(a, real) })
+	return isWithinAny(w.avoid, filepath.Clean(to)) || isWithinAny(w.avoid, real)
 }
 
 // New returns the paths in now that are not in before, without those below another new path.
@@ -423,7 +422,7 @@ func (s *stamper) addPath(sum hash.Hash, path string) {
 	}
 }
 
-// changedPaths returns the paths whose stamps differ.
+// changedPaths returns the paths of before that have another value now, or none.
 func changedPaths(before, now map[string]string) (list []string) {
 	for path, was := range before {
 		if now[path] != was {

@@ -81,7 +81,7 @@ func (r *Run) lookThrough(ctx context.Context) (removed []string, left string) {
 		w.recordMissed(dir, err)
 	}
 	s := Settled{Moved: r.away, Links: r.awayTo}
-	for _, path := range newLinks(r.Links, w.found.Links) {
+	for _, path := range changedPaths(w.found.Links, r.Links) {
 		at, closed, err := descendInto(r.Project, filepath.Dir(path), enterDir)
 		if err != nil {
 			continue
@@ -164,17 +164,6 @@ func isOwnedByUser(e fs.DirEntry) bool {
 	return !ok || int(st.Uid) == os.Geteuid()
 }
 
-// newLinks returns the links out of the project that are new or have a new target.
-func newLinks(before, now map[string]string) (list []string) {
-	for path, words := range now {
-		if was, ok := before[path]; !ok || was != words {
-			list = append(list, path)
-		}
-	}
-	slices.Sort(list)
-	return list
-}
-
 // recordLinkOut records a link that leads out of the project, by its text or by its current target: a program outside that writes
 // to it, or below it, would write there. In git's own directories any such link counts, because git opens its files by
 // name. Elsewhere a link to the system's programs and libraries does not count: many projects have one, for example
@@ -195,13 +184,14 @@ func (w *walk) leadsOut(words, dir, name string) bool {
 		to = filepath.Join(w.project, dir, to)
 	}
 	to = filepath.Clean(to)
-	if !isWithin(w.project, to) && !isWithin(w.real, to) &&
-		!slices.ContainsFunc(systemTrees, func(tree string) bool { return isWithin(tree, to) }) {
+	if !isWithin(w.project, to) && !isWithinAny(append(systemTrees, w.real), to) {
 		return true // whatever the target is
 	}
-	real := resolvePath(filepath.Join(w.project, dir, name))
-	return !isWithin(w.real, real) &&
-		!slices.ContainsFunc(systemTrees, func(tree string) bool { return isWithin(tree, real) })
+	return !isWithinAny(append(systemTrees, w.real), resolvePath(filepath.Join(w.project, dir, name)))
+}
+
+func isWithinAny(dirs []string, path string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool { return isWithin(dir, path) })
 }
 
 // systemTrees are directories that only the system's packages change.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -112,13 +113,8 @@ func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run
 		home = s.joinPath("fresh", r.ID)
 		r.Fresh = home
 	}
-	if info, err := os.Lstat(home); err == nil && info.IsDir() {
-		os.Chmod(home, 0o700) // an agent can change the mode of its home; own checks the owner
-	}
-	for _, dir := range []string{s.joinPath(), s.joinPath("runs"), s.joinPath("quarantine"), filepath.Dir(home), home} {
-		if err := makePrivateDir(dir); err != nil {
-			return nil, "", err
-		}
+	if err := makeHome(home, s.joinPath(), s.joinPath("runs"), s.joinPath("quarantine")); err != nil {
+		return nil, "", err
 	}
 	// The record must be complete and locked before it gets its name. Otherwise another process could take it for that
 	// of a killed run.
@@ -163,6 +159,19 @@ func (s State) joinPath(names ...string) string {
 }
 
 func (s State) recordPath(id string) string { return s.joinPath("runs", id+".json") }
+
+// makeHome makes the given directories, the parent of a home, and the home.
+func makeHome(home string, dirs ...string) error {
+	if info, err := os.Lstat(home); err == nil && info.IsDir() {
+		os.Chmod(home, 0o700) // an agent can change the mode of its home; makePrivateDir checks the owner
+	}
+	for _, dir := range append(dirs, filepath.Dir(home), home) {
+		if err := makePrivateDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // makePrivateDir makes a directory that only this user can access. It refuses one that others can access.
 func makePrivateDir(dir string) error {
@@ -319,7 +328,7 @@ func (r *Run) Settle() (s Settled, err error) {
 		s.Moved, s.Links = r.away, r.awayTo
 		var links []string
 		if r.Linked {
-			links = newLinks(r.Links, now.Links)
+			links = changedPaths(now.Links, r.Links) // new, or with a new target
 		}
 		fresh := slices.Sorted(slices.Values(slices.Concat(New(r.Before, now.Paths), links)))
 		if len(fresh) > 0 {
@@ -427,11 +436,7 @@ func (s State) sweepHomes(now time.Time) (err error) {
 			used[filepath.Dir(h)] = info.ModTime()
 		}
 	}
-	dirs := make([]string, 0, len(used))
-	for d := range used {
-		dirs = append(dirs, d)
-	}
-	slices.SortFunc(dirs, func(a, b string) int { return used[b].Compare(used[a]) })
+	dirs := slices.SortedFunc(maps.Keys(used), func(a, b string) int { return used[b].Compare(used[a]) })
 	for i, d := range dirs {
 		os.RemoveAll(filepath.Join(d, "home", ".tmp")) // of killed tools
 		os.RemoveAll(filepath.Join(d, "fetched", ".tmp"))

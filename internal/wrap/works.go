@@ -21,7 +21,7 @@ import (
 // calls cannot change guarded files either, just as the agent cannot. Kept homes are in a [State] for each cache, below
 // Dir.
 type Works struct {
-	Runner bailey.Runner
+	bailey.Runner
 	Dir    string
 	Jailed func(bailey.SessionID) bool // reports whether an agent in the agent jail has this session
 }
@@ -42,11 +42,13 @@ type plannedRun struct {
 // Plan adds the kept paths and the home to a job. It changes nothing in the project.
 func (w *Works) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if job.Wall == nil && w.Jailed(job.Session) {
-		kept, err := wallFor(job)
+		before, keep, err := guardedPlaces(job.Places)
 		if err != nil {
 			return nil, err
 		}
-		job.Wall = kept
+		if len(before) > 0 {
+			job.Wall = &bailey.Wall{Keep: keep}
+		}
 		return w.Runner.Plan(ctx, job)
 	}
 	if job.Wall == nil {
@@ -64,21 +66,14 @@ func (w *Works) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 				"name the top of a repository of its own, not a worktree of another")
 		}
 	}
-	wall.Keep = slices.Clone(wall.Keep)
-	r := &plannedRun{name: string(job.Capability), state: w.cacheState(wall.Cache), before: map[string]Found{}}
+	before, keep, err := guardedPlaces(job.Places)
+	if err != nil {
+		return nil, err
+	}
+	wall.Keep = slices.Concat(wall.Keep, keep)
+	r := &plannedRun{name: string(job.Capability), state: w.cacheState(wall.Cache), before: before}
 	wall.Trees = slices.DeleteFunc(slices.Clone(wall.Trees),
 		func(t bailey.Tree) bool { _, err := os.Stat(t.Path); return err != nil })
-	for _, p := range job.Places {
-		if !p.Write {
-			continue
-		}
-		found, err := guardedIn(p.Path)
-		if err != nil {
-			return nil, err
-		}
-		r.before[p.Path] = found
-		wall.Keep = append(wall.Keep, found.Keep(p.Path)...)
-	}
 	if wall.Cache != "" {
 		fetched, err := r.state.openHome(r.state.Fetched(job.Dir), wall.Fetches)
 		if err != nil {
@@ -108,14 +103,6 @@ func (w *Works) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	return r, nil
 }
 
-// EndSession tells the runner that a session has ended, if the runner needs that.
-func (w *Works) EndSession(ctx context.Context, id bailey.SessionID) error {
-	if s, ok := w.Runner.(bailey.SessionRunner); ok {
-		return s.EndSession(ctx, id)
-	}
-	return nil
-}
-
 func (w *Works) cacheState(cache string) State {
 	if cache == "" {
 		cache = "none"
@@ -123,24 +110,19 @@ func (w *Works) cacheState(cache string) State {
 	return State(filepath.Join(w.Dir, cache))
 }
 
-// wallFor returns the Wall of a tool that an agent in the agent jail calls: guarded files must stay unchanged. It
-// returns nil if the tool writes nothing.
-func wallFor(job bailey.Job) (*bailey.Wall, error) {
-	var wall *bailey.Wall
-	for _, p := range job.Places {
+// guardedPlaces finds what is guarded in each writable place, and which paths must stay unchanged there.
+func guardedPlaces(places []bailey.Place) (found map[string]Found, keep []string, err error) {
+	found = map[string]Found{}
+	for _, p := range places {
 		if !p.Write {
 			continue
 		}
-		found, err := guardedIn(p.Path)
-		if err != nil {
-			return nil, err
+		if found[p.Path], err = guardedIn(p.Path); err != nil {
+			return nil, nil, err
 		}
-		if wall == nil {
-			wall = &bailey.Wall{}
-		}
-		wall.Keep = append(wall.Keep, found.Keep(p.Path)...)
+		keep = append(keep, found[p.Path].Keep(p.Path)...)
 	}
-	return wall, nil
+	return found, keep, nil
 }
 
 // notInside refuses a writable place that programs outside the cage act on.
@@ -196,13 +178,8 @@ func (s State) removeToolConfig(project string) error {
 // openHome opens one of these homes. The directory above must be private to this user, so that no process of a cage can put
 // a link in its place.
 func (s State) openHome(home string, write bool) (p bailey.Place, err error) {
-	if info, err := os.Lstat(home); err == nil && info.IsDir() {
-		os.Chmod(home, 0o700) // a tool can change the mode of its home
-	}
-	for _, dir := range []string{filepath.Dir(s.joinPath()), s.joinPath(), filepath.Dir(home), home} {
-		if err := makePrivateDir(dir); err != nil {
-			return p, err
-		}
+	if err := makeHome(home, filepath.Dir(s.joinPath()), s.joinPath()); err != nil {
+		return p, err
 	}
 	if err := Furnish(home, nil); err != nil {
 		return p, err
@@ -250,12 +227,4 @@ func (r *plannedRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Strea
 		runs = append(runs, run)
 	}
 	return r.Run.Start(ctx, lent, s)
-}
-
-// CPU returns the processor time of the run, or 0 if the run does not measure it.
-func (r *plannedRun) CPU() time.Duration {
-	if m, ok := r.Run.(bailey.MeteredRun); ok {
-		return m.CPU()
-	}
-	return 0
 }

@@ -10,7 +10,10 @@ import (
 )
 
 // plans is a runner that accepts every job.
-type plans struct{ wall *bailey.Wall }
+type plans struct {
+	bailey.PlainRunner
+	wall *bailey.Wall
+}
 
 func (p *plans) Plan(_ context.Context, job bailey.Job) (bailey.Run, error) {
 	p.wall = job.Wall

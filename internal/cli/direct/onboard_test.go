@@ -92,7 +92,10 @@ func TestOnboardedToolIsCalled(t *testing.T) {
 }
 
 // cageless plans as on a platform without a cage.
-type cageless struct{ bailey.Run }
+type cageless struct {
+	bailey.PlainRunner
+	bailey.Run
+}
 
 func (cageless) Plan(context.Context, bailey.Job) (bailey.Run, error) { return cageless{}, nil }
 

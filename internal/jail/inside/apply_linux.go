@@ -36,15 +36,17 @@ func applyStep(s Step) (tool int, errno syscall.Errno) {
 	case Bind:
 		return 0, bindMount(s.S[0], s.S[1], s.N[0], s.N[1], s.N[2])
 	case Donated:
-		if s.N[0] >= uint64(len(donatedFDs)) {
-			return 0, syscall.EBADMSG
+		fd, e := donatedFD(s.N[0])
+		if e != 0 {
+			return 0, e
 		}
-		return 0, attachMount(uintptr(donatedFDs[s.N[0]]), s.S[1])
+		return 0, attachMount(uintptr(fd), s.S[1])
 	case Copy, Lend:
-		if s.N[0] >= uint64(len(donatedFDs)) {
-			return 0, syscall.EBADMSG
+		fd, e := donatedFD(s.N[0])
+		if e != 0 {
+			return 0, e
 		}
-		return 0, copyIn(donatedFDs[s.N[0]], s.S[1], uint32(s.N[1]), int64(s.N[2]))
+		return 0, copyIn(fd, s.S[1], uint32(s.N[1]), int64(s.N[2]))
 	case Seal:
 		return 0, addMountAttrs(fdcwd, s.S[0], 0, s.N[0])
 	case Pivot:
@@ -72,12 +74,8 @@ func bindMount(source, target string, dev, ino, attrs uint64) syscall.Errno {
 	if e != 0 {
 		return e
 	}
-	var st syscall.Stat_t
-	if err := syscall.Fstat(int(fd), &st); err != nil {
-		return errnoOf(err)
-	}
-	if ino != 0 && (uint64(st.Dev) != dev || st.Ino != ino) {
-		return syscall.ESTALE
+	if e := checkIdentity(fd, dev, ino); e != 0 {
+		return e
 	}
 	// Recursive, since mounts inherited by a less privileged mount namespace are locked together, and the kernel shows
 	// none of them without those that cover it (mount_namespaces(7)).
@@ -91,6 +89,18 @@ func bindMount(source, target string, dev, ino, attrs uint64) syscall.Errno {
 		return e
 	}
 	return attachMount(tree, target)
+}
+
+// checkIdentity returns ESTALE if fd is not the file that the plan names. A zero inode names no file.
+func checkIdentity(fd uintptr, dev, ino uint64) syscall.Errno {
+	var st syscall.Stat_t
+	if err := syscall.Fstat(int(fd), &st); err != nil {
+		return errnoOf(err)
+	}
+	if ino != 0 && (uint64(st.Dev) != dev || st.Ino != ino) {
+		return syscall.ESTALE
+	}
+	return 0
 }
 
 // attachMount moves a detached mount onto target and closes it.

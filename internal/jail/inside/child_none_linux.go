@@ -7,4 +7,4 @@ import "syscall"
 // Walks tells whether this architecture has the assembly that a warm helper needs.
 const Walks = false
 
-func walk(*cloneArgs, uintptr, *row, *progress) int { return -int(syscall.ENOSYS) }
+func cloneAndWalk(*cloneArgs, uintptr, *syscallRow, *childProgress) int { return -int(syscall.ENOSYS) }

@@ -44,10 +44,11 @@ func applyStageStep(s Step) syscall.Errno {
 	case Grant:
 		return grantRights(s.S[0], s.N)
 	case Home:
-		if s.N[0] >= uint64(len(donatedFDs)) {
-			return syscall.EBADMSG
+		fd, e := donatedFD(s.N[0])
+		if e != 0 {
+			return e
 		}
-		return errnoOf(syscall.Fchdir(donatedFDs[s.N[0]]))
+		return errnoOf(syscall.Fchdir(fd))
 	case Tasks:
 		const resource = 6 // RLIMIT_NPROC
 		lim := [2]uint64{s.N[0], s.N[0]}
@@ -79,10 +80,11 @@ func setUserIDs(uid, gid uintptr) syscall.Errno {
 func grantRights(path string, n []uint64) syscall.Errno {
 	var fd uintptr
 	if n[0] != ByPath {
-		if n[0] >= uint64(len(donatedFDs)) {
-			return syscall.EBADMSG
+		donated, e := donatedFD(n[0])
+		if e != 0 {
+			return e
 		}
-		fd = uintptr(donatedFDs[n[0]])
+		fd = uintptr(donated)
 	} else {
 		opened, e := openPath(path)
 		if e != 0 {
@@ -91,12 +93,8 @@ func grantRights(path string, n []uint64) syscall.Errno {
 		fd = opened
 		defer syscall.Close(int(opened))
 	}
-	var st syscall.Stat_t
-	if err := syscall.Fstat(int(fd), &st); err != nil {
-		return errnoOf(err)
-	}
-	if n[2] != 0 && (uint64(st.Dev) != n[1] || st.Ino != n[2]) {
-		return syscall.ESTALE
+	if e := checkIdentity(fd, n[1], n[2]); e != 0 {
+		return e
 	}
 	return addRuleForFD(fd, n[3])
 }

@@ -106,6 +106,13 @@ func installStreams(fds []int) bool {
 // donatedFDs are mounts that the gateway made or files that it opened, in the order of sending.
 var donatedFDs []int
 
+func donatedFD(n uint64) (int, syscall.Errno) {
+	if n >= uint64(len(donatedFDs)) {
+		return 0, syscall.EBADMSG
+	}
+	return donatedFDs[n], 0
+}
+
 // readRequestHead reads the first bytes of a start request and the descriptors that come with them.
 func readRequestHead(head []byte) (n int, fds []int, ok bool) {
 	n, fds = recvWithFDs(Socket, head)

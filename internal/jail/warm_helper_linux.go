@@ -43,36 +43,26 @@ type helper struct {
 
 // startHelper starts a helper for a user, in a control group of its own, and makes it build the lasting part of its
 // cage. The user leaves with it, or if the start fails.
-func (j *Jail) startHelper(digest string, b bounds, as user, steps []inside.Step, donated []*os.File) (*helper, error) {
+func (w *helperPool) startHelper(digest string, b bounds, as user, steps []inside.Step, donated []*os.File) (*helper, error) {
 	sum, err := hex.DecodeString(digest)
-	if err != nil {
+	mounts, merr := openMountTable()
+	null, nerr := os.Open(os.DevNull)
+	if err := errors.Join(err, merr, nerr); err != nil {
 		as.releaseUser()
-		return nil, err
-	}
-	fd, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0) // must be first, as in arm
-	if err != nil {
-		as.releaseUser()
-		return nil, err
-	}
-	h := &helper{digest: digest, bounds: b, mounts: os.NewFile(uintptr(fd), "mountinfo"), ready: make(chan struct{})}
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		as.releaseUser()
-		h.mounts.Close()
+		closeAll([]*os.File{mounts, null})
 		return nil, err
 	}
 	defer null.Close()
-	c, err := j.spawnAs(inside.Warm, as)
+	c, err := w.jail.spawnAs(inside.Warm, as)
 	if err != nil {
-		h.mounts.Close()
+		mounts.Close()
 		return nil, err
 	}
-	h.child = *c
-	if h.groups, err = j.holder.openCgroups(); err != nil {
-		h.closeAndWait()
-		return nil, err
+	h := &helper{child: *c, digest: digest, bounds: b, mounts: mounts, ready: make(chan struct{})}
+	if h.groups, err = w.jail.holder.openCgroups(); err == nil {
+		err = h.sendAndVerifyPlan(sum, steps, append([]*os.File{null, null, null}, donated...))
 	}
-	if err := h.sendAndVerifyPlan(sum, steps, append([]*os.File{null, null, null}, donated...)); err != nil {
+	if err != nil {
 		h.closeAndWait()
 		return nil, err
 	}

@@ -22,9 +22,36 @@ const (
 	rememberFor = 64                   // plans
 )
 
+// warmCages implements [warmth].
+type warmCages struct {
+	helperPool
+	stock initPool
+}
+
+func newWarmCages(j *Jail, cfg Config) *warmCages {
+	return &warmCages{helperPool{jail: j, onDemand: cfg.OnDemand, warn: cfg.Warn}, initPool{jail: j}}
+}
+
+func (w *warmCages) takeFirstProcess(lesser bool) *child { return w.stock.takePreforked(lesser) }
+
+func (w *warmCages) prepareNext(r *run) {
+	w.stock.refillPool(r.plan.lesser)
+	w.startFor(r)
+}
+
+func (w *warmCages) close() {
+	w.helperPool.close()
+	w.stock.close()
+}
+
+// Waiting returns how many warm helpers have prepared everything that they prepare ahead of a call. It is for
+// measurements.
+func (j *Jail) Waiting() int { return j.warm.(*warmCages).countWaiting() }
+
 // helperPool holds the helpers that wait for calls of their plans. A plan that is seen a second time gets a helper, and
-// another if all of its helpers are busy. The zero value is ready.
+// another if all of its helpers are busy. It needs only its jail.
 type helperPool struct {
+	jail     *Jail
 	mu       sync.Mutex
 	closed   bool               // guarded by mu, as all below
 	onDemand bool               // arms no cage ahead
@@ -41,7 +68,7 @@ type helperPool struct {
 // beneath a directory that is made anew for each call, and no mount may lie in a directory of the host. Such a mount
 // goes away if the host replaces the file beneath it (rename(2), in another mount namespace), and with it a mask or a
 // read-only bind: a plan for one call has that risk for one call, a helper would have it for all.
-func (p *plan) isWarmable() bool {
+func isWarmable(p *plan) bool {
 	if p.lesser || p.bounds.layer != layerCgroup || !inside.Walks {
 		return false
 	}
@@ -307,33 +334,20 @@ func (w *helperPool) close() {
 	}
 }
 
-// acquireHelper takes a helper for this plan, or returns nil. If the helper has no armed cage, helper starts to arm one.
-func (r *run) acquireHelper(ctx context.Context) *helper {
-	if r.cage.PlanDigest == "" || !r.plan.warm {
-		return nil
-	}
-	h := r.jail.warm.takeHelper(ctx, r.cage.PlanDigest)
-	if h != nil && !h.hasArmedCage() {
-		h.spoilt = h.armCage()
-	}
-	return h
-}
-
-// giveBack prepares a helper for another call, or ends it.
-func (r *run) giveBack(h *helper) {
-	if h != nil {
-		r.jail.warm.busy.Go(func() { r.jail.warm.takeBackHelper(h) })
-	}
-}
-
-// runInWarmCage runs the call in a helper's cage. If h is nil or nothing was executed in its cage, begun is false: then the
-// call needs a new cage. A call that has begun must never begin again.
-func (r *run) runInWarmCage(ctx context.Context, h *helper, words []string, s bailey.Streams,
+// serve implements [warmth]: it runs the call in the cage of a helper, if one is available soon.
+func (w *helperPool) serve(ctx context.Context, r *run, words []string, s bailey.Streams,
 	p *pipes) (e cageResult, begun bool) {
+	if r.cage.PlanDigest == "" || !r.plan.warm {
+		return cageResult{}, false
+	}
+	h := w.takeHelper(ctx, r.cage.PlanDigest)
 	if h == nil {
 		return cageResult{}, false
 	}
-	defer r.giveBack(h)
+	defer w.busy.Go(func() { w.takeBackHelper(h) })
+	if !h.hasArmedCage() {
+		h.spoilt = h.armCage()
+	}
 	mail, ok := inside.Mail(h.base, words[1:1+r.argc], words[1+r.argc:])
 	r.large = !ok
 	if !ok || !h.sendCall(mail, p.inner[:]) {
@@ -343,9 +357,8 @@ func (r *run) runInWarmCage(ctx context.Context, h *helper, words []string, s ba
 	return e, e.started
 }
 
-// warmUp starts a helper for later calls if the plan qualifies.
-func (r *run) warmUp() {
-	w := &r.jail.warm
+// startFor starts a helper for later calls of the run's plan if the plan qualifies.
+func (w *helperPool) startFor(r *run) {
 	if r.cage.PlanDigest == "" || !r.plan.warm || r.large || !w.reserveStart(r.cage.PlanDigest) {
 		return
 	}
@@ -363,7 +376,7 @@ func (r *run) warmUp() {
 		w.finishStart(r.cage.PlanDigest, nil, err)
 		return
 	}
-	as := r.jail.acquireUser()
+	as := w.jail.acquireUser()
 	files, err := r.openDescriptors(steps, as.uid)
 	if err != nil {
 		as.releaseUser()
@@ -373,18 +386,17 @@ func (r *run) warmUp() {
 	}
 	sum, bounds := r.cage.PlanDigest, r.plan.bounds
 	go func() {
-		h, err := r.jail.startHelper(sum, bounds, as, steps, files)
+		h, err := w.startHelper(sum, bounds, as, steps, files)
 		closeAll(files)
 		w.finishStart(sum, h, err)
 	}()
 }
 
-// Waiting returns how many warm helpers have prepared everything that they prepare ahead of a call. It is for
-// measurements.
-func (j *Jail) Waiting() (n int) {
-	j.warm.mu.Lock()
-	defer j.warm.mu.Unlock()
-	for _, h := range j.warm.helpers {
+// countWaiting returns how many helpers have prepared everything that they prepare ahead of a call.
+func (w *helperPool) countWaiting() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range w.helpers {
 		if !h.taken && h.isReady() && h.spoilt == nil {
 			n++
 		}
@@ -392,19 +404,8 @@ func (j *Jail) Waiting() (n int) {
 	return n
 }
 
-var _ bailey.WarmRun = (*run)(nil)
-
-// Warm returns the parts of the plan that a warm helper carries out, in order: first the steps before the first call,
-// then for each call the helper's own steps and every system call of the two processes that it starts. If no helper can
-// serve the plan, Warm returns nil.
-func (r *run) Warm() []bailey.WarmStep {
-	if !r.plan.warm {
-		return nil
-	}
-	return r.plan.warmSteps()
-}
-
-func (p *plan) warmSteps() (all []bailey.WarmStep) {
+// warmSteps returns the steps of [run.Warm].
+func warmSteps(p *plan) (all []bailey.WarmStep) {
 	steps := p.wireSteps()
 	before := len(p.lineLayers()) - len(p.lent) - len(steps)
 	for _, when := range []string{"once", "call"} {

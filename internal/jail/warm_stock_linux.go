@@ -3,14 +3,11 @@
 package jail
 
 import (
-	"context"
 	"os"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"bailey/internal/jail/inside"
 )
 
 // A jail keeps PID 1 processes armed: each is started in advance in its own namespaces, holds nothing, and waits for
@@ -29,8 +26,10 @@ const (
 	lull = 10 * time.Millisecond
 )
 
-// A stock holds the processes that wait. Its zero value is ready.
+// An initPool holds the processes that wait. It needs only its jail.
 type initPool struct {
+	jail    *Jail
+	arming  sync.Mutex // held while a process is started in advance
 	mu      sync.Mutex
 	closed  bool            // guarded by mu, like all fields below
 	waiting []preforkedInit // oldest first
@@ -48,118 +47,35 @@ type preforkedInit struct {
 	mounts *os.File
 }
 
-// executeRequest makes one PID 1 execute a start request. files opens the descriptors that go with it, again for each attempt.
-// If an armed PID 1 could not build its cage, nothing has run, so carry tries once more with a new one. out is nil if
-// the cage has no network; sockets of a failed attempt are not reused.
-func (j *Jail) executeRequest(ctx context.Context, p *plan, message []byte, files func(uid int) ([]*os.File, error),
-	out *networkPeer, timeout time.Duration) (cageResult, error) {
-	defer j.refillPool(p.lesser)
-	if p.lesser {
-		if err := j.enterSubreaper(); err != nil {
-			return cageResult{}, err
-		}
-		defer j.leaveSubreaper()
-	}
-	built := j.waitForBuildSlot(ctx)
-	defer built()
-	deadline := time.Now().Add(timeout)
-	if c := j.takePreforked(p.lesser); c != nil {
-		c.out, c.built = out, built
-		e, err := j.runChild(ctx, c, p.bounds, message, files, timeout)
-		if err != nil || e.started || e.cancelled || e.timedOut {
-			return e, err
-		}
-		out.dropListeners()
-	}
-	c, err := j.spawnChild(initName(p.lesser))
-	if err != nil {
-		return cageResult{}, err
-	}
-	c.out, c.built = out, built
-	return j.runChild(ctx, c, p.bounds, message, files, time.Until(deadline))
-}
-
-// waitForBuildSlot waits until the call's cage may be built: if two hundred are built at once, each takes as long as all of them,
-// and the time of its tool is up before the tool begins. The caller must call built when the cage is built. A cage that
-// takes longer than buildTime, for example because a file system hangs, does not hold up other calls any more.
-func (j *Jail) waitForBuildSlot(ctx context.Context) (built func()) {
-	select {
-	case j.building <- struct{}{}:
-	case <-ctx.Done():
-		return func() {}
-	}
-	leave := sync.OnceFunc(func() { <-j.building })
-	late := time.AfterFunc(buildTime, leave)
-	return func() { late.Stop(); leave() }
-}
-
-const (
-	maxBuilding = 8 // concurrent builds per processor
-	buildTime   = 5 * time.Second
-)
-
-// runChild bounds the child, opens the descriptors, follows the child to its end, and ends the processes that a keeper
-// could not end.
-func (j *Jail) runChild(ctx context.Context, c *child, b bounds, message []byte,
-	files func(uid int) ([]*os.File, error), timeout time.Duration) (cageResult, error) {
-	if err := c.applyBounds(b); err != nil {
-		c.closeAndWait()
-		return cageResult{}, err
-	}
-	with, err := files(c.user.uid)
-	if err != nil {
-		c.closeAndWait()
-		return cageResult{}, err
-	}
-	e := c.runToEnd(ctx, message, with, timeout)
-	if c.keeper && !e.orderly {
-		j.gathering.Lock()
-		endOrphans()
-		j.gathering.Unlock()
-	}
-	return e, nil
-}
-
-// initName returns the name that starts a call's first process.
-func initName(lesser bool) string {
-	if lesser {
-		return inside.Keeper
-	}
-	return inside.Name
-}
-
 // preforkChild starts a PID 1 in advance. If it cannot, the next call reports the reason.
-func (j *Jail) preforkChild(lesser bool) bool {
-	j.arming.Lock()
-	defer j.arming.Unlock()
-	// The file must be opened first, so that every later change is seen. It must stay out of the Go runtime's poller,
-	// which would consume the only event.
-	fd, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+func (s *initPool) preforkChild(lesser bool) bool {
+	s.arming.Lock()
+	defer s.arming.Unlock()
+	mounts, err := openMountTable()
 	if err != nil {
 		return false
 	}
-	a := preforkedInit{mounts: os.NewFile(uintptr(fd), "mountinfo")}
-	if a.child, err = j.spawnChild(initName(lesser)); err != nil {
+	a := preforkedInit{mounts: mounts}
+	if a.child, err = s.jail.spawnChild(initName(lesser)); err != nil {
 		a.mounts.Close()
 		return false
 	}
-	return j.stock.addPreforked(a)
+	return s.addPreforked(a)
 }
 
 // takePreforked takes a PID 1 that waits or that is being started. It returns nil if none is available.
-func (j *Jail) takePreforked(lesser bool) *child {
-	c, none := j.stock.takeMatching(lesser, true)
+func (s *initPool) takePreforked(lesser bool) *child {
+	c, none := s.takeMatching(lesser, true)
 	if none {
-		j.arming.Lock() // takes no longer than starting another one
-		defer j.arming.Unlock()
-		c, _ = j.stock.takeMatching(lesser, false)
+		s.arming.Lock() // takes no longer than starting another one
+		defer s.arming.Unlock()
+		c, _ = s.takeMatching(lesser, false)
 	}
 	return c
 }
 
 // refillPool starts the missing processes in the background.
-func (j *Jail) refillPool(lesser bool) {
-	s := &j.stock
+func (s *initPool) refillPool(lesser bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.filling || s.closed {
@@ -167,7 +83,7 @@ func (j *Jail) refillPool(lesser bool) {
 	}
 	s.filling = true
 	s.busy.Go(func() {
-		for able := true; s.waitUntilNeeded(able); able = j.preforkChild(lesser) {
+		for able := true; s.waitUntilNeeded(able); able = s.preforkChild(lesser) {
 		}
 	})
 }
@@ -263,6 +179,17 @@ func (s *initPool) close() {
 	s.busy.Wait()
 }
 
+// openMountTable returns a file for hasMountChange. It must be opened before the process whose mounts it stands for is
+// started, so that every later change is seen. It must stay out of the Go runtime's poller, which would consume the
+// only event.
+func openMountTable() (*os.File, error) {
+	fd, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "mountinfo"), nil
+}
+
 // hasMountChange reports whether the mount table has changed since the file was opened (proc(5): poll(2) then returns an
 // exceptional condition). If that cannot be determined, it returns true.
 func hasMountChange(mountinfo *os.File) bool {
@@ -274,14 +201,4 @@ func hasMountChange(mountinfo *os.File) bool {
 func (a preforkedInit) closeAndWait() {
 	a.child.closeAndWait()
 	a.mounts.Close()
-}
-
-// closeAndWait ends a PID 1 that is not needed: it exits at the end of its stream.
-func (c *child) closeAndWait() {
-	c.stream.Close()
-	c.process.Wait()
-	c.user.releaseUser()
-	if c.hold != nil {
-		c.hold.stopEnforcing()
-	}
 }
