@@ -30,7 +30,7 @@ var layers = []struct {
 	{"pure", "functions without side effects", map[string]imports{
 		"audit":                 {ours: []string{"."}, outside: []string{"golang.org/x/mod"}},
 		"hook":                  {ours: []string{"."}},
-		"pack":                  {ours: []string{"."}, outside: []string{"github.com/goccy/go-yaml", "github.com/google/jsonschema-go", "golang.org/x/mod"}},
+		"pack":                  {ours: []string{"."}, outside: []string{"github.com/goccy/go-yaml", "golang.org/x/mod"}},
 		"packs":                 {},
 		"internal/policy":       {ours: []string{"."}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/goccy/go-yaml"}},
 		"internal/redact":       {ours: []string{"."}},
