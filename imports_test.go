@@ -32,6 +32,7 @@ var layers = []struct {
 		"hook":                  {ours: []string{"."}},
 		"pack":                  {ours: []string{"."}, outside: []string{"github.com/goccy/go-yaml", "golang.org/x/mod"}},
 		"packs":                 {},
+		"internal/toolsearch":   {ours: []string{"pack"}},
 		"internal/policy":       {ours: []string{"."}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/goccy/go-yaml"}},
 		"internal/redact":       {ours: []string{"."}},
 		"internal/redact/gen":   {},
@@ -80,7 +81,7 @@ var layers = []struct {
 	}},
 	{"processes", "construct and connect everything below", map[string]imports{
 		"internal/gateway": {ours: []string{".", "internal/gate", "internal/localapi", "internal/localapi/apitype", "internal/peer", "internal/redact", "internal/safefile", "internal/settings", "internal/workspace", "pack"}},
-		"internal/server":  {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/socketproxy", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/notify", "internal/packstore", "internal/policy", "internal/policyfiles", "internal/receipts", "internal/safefile", "internal/settings", "internal/sshsig", "internal/terminal", "internal/workspace", "internal/wrap", "pack"}, outside: []string{"golang.org/x/sync"}},
+		"internal/server":  {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/socketproxy", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/notify", "internal/packstore", "internal/policy", "internal/policyfiles", "internal/receipts", "internal/safefile", "internal/settings", "internal/sshsig", "internal/terminal", "internal/toolsearch", "internal/workspace", "internal/wrap", "pack"}, outside: []string{"golang.org/x/sync"}},
 	}},
 	{"command line", "commands, questions and output", map[string]imports{
 		"internal/cli":            {ours: []string{".", "audit", "internal/approve", "internal/approvaltext", "internal/agenthook", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/packstore", "internal/policy", "internal/policyfiles", "internal/readonly", "internal/receipts", "internal/redact", "internal/safefile", "internal/settings", "internal/strangers", "internal/terminal", "internal/tui", "internal/workspace", "pack"}, outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra"}},
