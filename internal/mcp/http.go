@@ -128,7 +128,8 @@ func NewHTTP(c HTTPConfig) (*HTTP, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	h := &HTTP{HTTPConfig: c, patience: slowPatience, crowd: strangers.New(strangers.Usual)}
 	h.closed, h.close = context.WithCancel(context.Background())
-	h.idle = cmp.Or(c.Idle, 10*time.Minute)
+	h.httpSessions = httpSessions{idle: cmp.Or(c.Idle, 10*time.Minute), all: map[string]*httpSession{},
+		busy: map[string]int{}, arriving: map[string]int{}}
 	h.open = func(t *httpSession) (*sdk.Server, error) {
 		t.session.carry = func(ctx context.Context, req sdk.Request) (context.Context, func(), error) {
 			return h.bindCall(t, ctx, req)
@@ -309,31 +310,21 @@ func (h *HTTP) readMessages(w http.ResponseWriter, r *http.Request, revision str
 	control.SetReadDeadline(time.Time{})
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	body = bytes.TrimSpace(body)
-	if err := checkStrictJSON(body); err != nil {
-		code := int64(jsonrpc.CodeInvalidRequest)
-		if err == errSyntax {
-			code = jsonrpc.CodeParseError
-		}
-		return nil, &httpError{http.StatusBadRequest, idOf(body), code, err}
+	msgs, id, code, err := parseMessages(body, hasBatches(revision))
+	if err != nil {
+		return nil, &httpError{http.StatusBadRequest, id, code, err}
 	}
 	if body[0] == '[' {
-		msgs, err := parseBatch(body, hasBatches(revision))
-		if err != nil {
-			return nil, refuseHTTP(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, err)
-		}
 		return msgs, nil
 	}
-	m, err := parseMessage(body)
-	if err != nil {
-		return nil, &httpError{http.StatusBadRequest, idOf(body), jsonrpc.CodeInvalidRequest, err}
-	}
+	m := msgs[0]
 	if err := checkParams(m); err != nil {
-		return nil, &httpError{http.StatusBadRequest, idOf(body), jsonrpc.CodeInvalidParams, err}
+		return nil, &httpError{http.StatusBadRequest, id, jsonrpc.CodeInvalidParams, err}
 	}
 	if err := namesTask(r.Header, m, revision); err != nil {
-		return nil, &httpError{http.StatusBadRequest, idOf(body), codeHeaderMismatch, err}
+		return nil, &httpError{http.StatusBadRequest, id, codeHeaderMismatch, err}
 	}
-	return []message{m}, nil
+	return msgs, nil
 }
 
 // checkParams refuses params that the SDK would quote in its own error.
