@@ -144,38 +144,30 @@ func (c *checker) copyValue(v any, depth int) (any, error) {
 		}
 		return c.copyValue(json.Number(b), depth)
 	case []any:
-		return c.copyList(v, depth)
+		c.total += len(v)
+		l := make([]any, len(v))
+		for i, e := range v {
+			var err error
+			if l[i], err = c.copyValue(e, depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return l, nil
 	case map[string]any:
-		return c.copyObject(v, depth)
+		m := make(map[string]any, len(v))
+		for k, e := range v {
+			if what := describeHiddenChar(k, false); what != "" {
+				return nil, fmt.Errorf("has a key that holds %s", what)
+			}
+			c.total += len(k)
+			var err error
+			if m[k], err = c.copyValue(e, depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return m, nil
 	}
 	return nil, fmt.Errorf("is no JSON value")
-}
-
-func (c *checker) copyList(v []any, depth int) (any, error) {
-	l := make([]any, len(v))
-	for i, e := range v {
-		var err error
-		if l[i], err = c.copyValue(e, depth+1); err != nil {
-			return nil, err
-		}
-	}
-	c.total += len(v)
-	return l, nil
-}
-
-func (c *checker) copyObject(v map[string]any, depth int) (any, error) {
-	m := make(map[string]any, len(v))
-	for k, e := range v {
-		if what := describeHiddenChar(k, false); what != "" {
-			return nil, fmt.Errorf("has a key that holds %s", what)
-		}
-		c.total += len(k)
-		var err error
-		if m[k], err = c.copyValue(e, depth+1); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
 }
 
 // convertText converts command-line text to a type of the rule. If it cannot, it returns v, and the check complains.
@@ -206,17 +198,9 @@ func convertText(v string, r *rule) any {
 	return v
 }
 
-func decodeJSON(v string) (any, error) {
-	d := json.NewDecoder(strings.NewReader(v))
-	d.UseNumber()
-	var j any
-	if err := d.Decode(&j); err != nil {
-		return nil, err
-	}
-	if d.More() {
-		return nil, fmt.Errorf("more than one value")
-	}
-	return j, nil
+func decodeJSON(v string) (j any, err error) {
+	err = decodeNumbers([]byte(v), &j)
+	return j, err
 }
 
 // checkValue adds a complaint if v does not satisfy r. Allow contains the allowances of the rules above r.

@@ -3,6 +3,7 @@ package pack
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"regexp"
 	"slices"
 )
@@ -63,11 +64,17 @@ func (r *rule) UnmarshalJSON(data []byte) error {
 	return decodeNumbers(data, (*plain)(r))
 }
 
-// decodeNumbers decodes checked JSON. Numbers in a value of any type become json.Number.
+// decodeNumbers decodes one value of JSON. Numbers in a value of any type become json.Number.
 func decodeNumbers(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
-	return d.Decode(v)
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if d.More() {
+		return errors.New("more than one value")
+	}
+	return nil
 }
 
 // followRef follows $ref. Cycles are refused at load.
