@@ -31,7 +31,7 @@ var layers = []struct {
 	{"pure", "functions without side effects", map[string]imports{
 		"audit":                  {ours: []string{"."}, outside: []string{"golang.org/x/mod"}},
 		"hook":                   {ours: []string{"."}},
-		"pack":                   {ours: []string{"."}, outside: []string{"github.com/goccy/go-yaml", "github.com/google/jsonschema-go", "golang.org/x/mod"}},
+		"pack":                   {ours: []string{"."}, outside: []string{"github.com/goccy/go-yaml", "golang.org/x/mod"}},
 		"packs":                  {},
 		"internal/policy":        {ours: []string{"."}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/goccy/go-yaml"}},
 		"internal/policy/review": {ours: []string{".", "internal/policy"}, outside: []string{"github.com/cedar-policy/cedar-go"}},
@@ -44,6 +44,7 @@ var layers = []struct {
 		"internal/onboard":       {ours: []string{"."}},
 		"internal/readonly":      {outside: []string{"mvdan.cc/sh/v3/syntax"}},
 		"internal/receipts":      {ours: []string{".", "audit"}},
+		"internal/toolsearch":    {ours: []string{"pack"}},
 	}},
 	{"system", "the kernel, files, the network and keys", map[string]imports{
 		"internal/peer":        {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
@@ -82,13 +83,13 @@ var layers = []struct {
 	}},
 	{"processes", "construct and connect everything below", map[string]imports{
 		"internal/gateway": {ours: []string{".", "internal/gate", "internal/localapi", "internal/localapi/apitype", "internal/peer", "internal/redact", "internal/safefile", "internal/settings", "internal/workspace", "pack"}},
-		"internal/server":  {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/socketproxy", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/notify", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/receipts", "internal/safefile", "internal/settings", "internal/sshsig", "internal/terminal", "internal/workspace", "internal/wrap", "pack"}, outside: []string{"golang.org/x/sync"}},
+		"internal/server":  {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/socketproxy", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/notify", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/receipts", "internal/safefile", "internal/settings", "internal/sshsig", "internal/terminal", "internal/workspace", "internal/wrap", "pack", "internal/toolsearch"}, outside: []string{"golang.org/x/sync"}},
 	}},
 	{"command line", "commands, questions and output", map[string]imports{
 		"internal/cli":            {ours: []string{".", "audit", "internal/approve", "internal/approvaltext", "internal/agenthook", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/readonly", "internal/receipts", "internal/redact", "internal/safefile", "internal/settings", "internal/strangers", "internal/terminal", "internal/tui", "internal/workspace", "pack"}, outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra"}},
 		"internal/cli/direct":     {ours: []string{".", "audit", "hook", "internal/cli", "internal/egress", "internal/gateway", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/notify", "internal/onboard", "internal/packstore", "internal/safefile", "internal/server", "internal/settings", "internal/strangers", "internal/terminal", "internal/workspace", "internal/wrap", "pack"}, outside: []string{"github.com/spf13/cobra", "golang.org/x/mod"}},
 		"internal/broker/process": {ours: []string{".", "internal/broker"}},
-		"internal/bench":          {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/cli", "internal/cli/direct", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/policy", "internal/policyfiles", "internal/redact", "internal/server", "internal/settings", "internal/terminal"}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/spf13/cobra", "golang.org/x/sync"}},
+		"internal/bench":          {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/cli", "internal/cli/direct", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/policy", "internal/policyfiles", "internal/redact", "internal/server", "internal/settings", "internal/terminal"}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/spf13/cobra", "golang.org/x/sync", "github.com/modelcontextprotocol/go-sdk"}},
 		"internal/shim":           {ours: []string{".", "internal/localapi", "internal/terminal"}},
 	}},
 	{"programs", "start one package", map[string]imports{

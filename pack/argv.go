@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -202,9 +203,7 @@ func (t *argvMatch) buildInputs() ([]map[string]any, bool) {
 	var inputs []map[string]any
 	for _, word := range t.several {
 		in := map[string]any{t.many: word}
-		for k, v := range t.input {
-			in[k] = v
-		}
+		maps.Copy(in, t.input)
 		inputs = append(inputs, in)
 	}
 	return inputs, true

@@ -150,6 +150,9 @@ func (c *Catalog) similarIDs(id string) []string {
 	return alike[:min(len(alike), maxAlike)]
 }
 
+// EditDistance returns the Levenshtein distance of bytes, in lower case.
+func EditDistance(a, b string) int { return editDistance(a, b) }
+
 // With returns a catalog that also contains the capabilities of packs. If a name or id of one pack is taken, With
 // returns an error and adds none.
 func (c *Catalog) With(packs ...*Pack) (*Catalog, error) {

@@ -24,7 +24,7 @@ func (m *Capability) Check(input map[string]any, text bool) (map[string]any, err
 	c := &checker{id: string(m.ID), about: "input ", hide: m.redactText}
 	clean := make(map[string]any, len(input))
 	for _, name := range sortedKeys(input) {
-		if len(c.complaints) > maxComplaints {
+		if c.hasEnough() {
 			break
 		}
 		p, ok := m.schema.props[name]
@@ -48,11 +48,7 @@ func (m *Capability) Check(input map[string]any, text bool) (map[string]any, err
 	}
 	if len(c.complaints) == 0 {
 		c.checkValue("", m.schema.root, clean, nil)
-	}
-	if len(c.complaints) == 0 {
-		if err := m.schema.validateWithLibrary(clean); err != nil {
-			c.addLibraryError(m, clean, err)
-		}
+		c.checkRounded(m.schema.root, clean)
 	}
 	if len(c.complaints) == 0 {
 		c.checkRequiredKeys(m, clean)
@@ -68,6 +64,9 @@ type checker struct {
 	id         string
 	about      string // prefix of a pointer: "input "
 	output     bool   // the value is output of a tool and not an argument
+	redacted   bool   // the output has redaction tokens, so only rules that [Capability.OutputShape] shows are checked
+	inner      bool   // the rule is part of another one, so only whether there is a complaint counts
+	rounded    bool   // numbers have 64 bits
 	hide       func(string) string
 	complaints []string
 	hint       string
@@ -75,15 +74,25 @@ type checker struct {
 }
 
 func (c *checker) addComplaint(at, format string, args ...any) {
-	c.complaints = append(c.complaints, c.about+c.formatPointer(at)+" "+fmt.Sprintf(format, args...))
+	if at == "" {
+		at = "/"
+	}
+	c.addText(at, ": "+format, args...)
 }
 
-// formatPointer returns a JSON pointer in the form of complaints.
-func (c *checker) formatPointer(at string) string {
-	if at == "" {
-		return "/:"
-	}
-	return c.redactedText(at) + ":"
+// addText adds a complaint that begins with a JSON pointer.
+func (c *checker) addText(at, format string, args ...any) {
+	c.complaints = append(c.complaints, c.about+c.redactedText(at)+fmt.Sprintf(format, args...))
+}
+
+// refuseValue adds a complaint that begins with the value.
+func (c *checker) refuseValue(at string, v any, format string, args ...any) {
+	c.addComplaint(at, "%s "+format, append([]any{c.briefRedacted(v)}, args...)...)
+}
+
+// hasEnough reports whether the check can stop.
+func (c *checker) hasEnough() bool {
+	return len(c.complaints) > maxComplaints || c.inner && len(c.complaints) > 0
 }
 
 func (c *checker) addUnknownInput(m *Capability, name string) {
@@ -135,38 +144,30 @@ func (c *checker) copyValue(v any, depth int) (any, error) {
 		}
 		return c.copyValue(json.Number(b), depth)
 	case []any:
-		return c.copyList(v, depth)
+		c.total += len(v)
+		l := make([]any, len(v))
+		for i, e := range v {
+			var err error
+			if l[i], err = c.copyValue(e, depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return l, nil
 	case map[string]any:
-		return c.copyObject(v, depth)
+		m := make(map[string]any, len(v))
+		for k, e := range v {
+			if what := describeHiddenChar(k, false); what != "" {
+				return nil, fmt.Errorf("has a key that holds %s", what)
+			}
+			c.total += len(k)
+			var err error
+			if m[k], err = c.copyValue(e, depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return m, nil
 	}
 	return nil, fmt.Errorf("is no JSON value")
-}
-
-func (c *checker) copyList(v []any, depth int) (any, error) {
-	l := make([]any, len(v))
-	for i, e := range v {
-		var err error
-		if l[i], err = c.copyValue(e, depth+1); err != nil {
-			return nil, err
-		}
-	}
-	c.total += len(v)
-	return l, nil
-}
-
-func (c *checker) copyObject(v map[string]any, depth int) (any, error) {
-	m := make(map[string]any, len(v))
-	for k, e := range v {
-		if what := describeHiddenChar(k, false); what != "" {
-			return nil, fmt.Errorf("has a key that holds %s", what)
-		}
-		c.total += len(k)
-		var err error
-		if m[k], err = c.copyValue(e, depth+1); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
 }
 
 // convertText converts command-line text to a type of the rule. If it cannot, it returns v, and the check complains.
@@ -197,17 +198,9 @@ func convertText(v string, r *rule) any {
 	return v
 }
 
-func decodeJSON(v string) (any, error) {
-	d := json.NewDecoder(strings.NewReader(v))
-	d.UseNumber()
-	var j any
-	if err := d.Decode(&j); err != nil {
-		return nil, err
-	}
-	if d.More() {
-		return nil, fmt.Errorf("more than one value")
-	}
-	return j, nil
+func decodeJSON(v string) (j any, err error) {
+	err = decodeNumbers([]byte(v), &j)
+	return j, err
 }
 
 // checkValue adds a complaint if v does not satisfy r. Allow contains the allowances of the rules above r.
@@ -218,8 +211,8 @@ func (c *checker) checkValue(at string, r *rule, v any, allow []string) {
 		c.addComplaint(at, "takes no value")
 		return
 	}
-	if got := typeOf(v); !r.acceptsType(got) {
-		c.addComplaint(at, "%s is not %s", c.briefRedacted(v), describeTypes(r.Type))
+	if !r.acceptsType(c.typeOf(v)) {
+		c.refuseValue(at, v, "is not %s", describeTypes(r.Type))
 		return
 	}
 	c.checkEnum(at, r, v)
@@ -236,10 +229,90 @@ func (c *checker) checkValue(at string, r *rule, v any, allow []string) {
 	for _, all := range r.AllOf {
 		c.checkValue(at, all, v, allow)
 	}
+	if len(c.complaints) == 0 && !c.redacted {
+		c.checkWhole(at, r, v)
+	}
+}
+
+// checkWhole checks the rules about a value as a whole, which do not hold for redacted output.
+func (c *checker) checkWhole(at string, r *rule, v any) {
+	list, _ := v.([]any)
+	members, isObject := v.(map[string]any)
+	branch := r.Else
+	if r.If == nil || c.satisfies(r.If, v) {
+		branch = r.Then
+	}
+	for _, k := range []struct {
+		word     string
+		combines bool
+		broken   bool
+	}{
+		{"const", false, r.Const != nil && !c.isEqual(r.Const[0], v)},
+		{"uniqueItems", false, r.Unique && c.hasDuplicates(list)},
+		{"minProperties", false, isObject && len(members) < r.MinMembers},
+		{"maxProperties", false, isObject && r.MaxMembers != nil && len(members) > *r.MaxMembers},
+		{"anyOf", true, r.AnyOf != nil && c.countSatisfied(r.AnyOf, v) == 0},
+		{"oneOf", true, r.OneOf != nil && c.countSatisfied(r.OneOf, v) != 1},
+		{"not", true, r.Not != nil && c.satisfies(r.Not, v)},
+		{"if", true, r.If != nil && branch != nil && !c.satisfies(branch, v)},
+	} {
+		switch {
+		case !k.broken:
+			continue
+		case c.output:
+			c.refuseValue(at, v, "does not satisfy the rule %s", k.word)
+		case k.combines && at != "":
+			c.refuseValue(at, v, "does not satisfy the combined schemas of this input")
+		default:
+			c.addComplaint("", "the inputs together do not satisfy the schema of %s: %s%s", c.id,
+				strings.TrimPrefix(c.redactedText(at)+" ", " "), k.word)
+		}
+		return
+	}
+}
+
+// satisfies reports whether v satisfies r as a part of another rule. Like in other implementations of JSON Schema,
+// formats and the rules for texts have no effect there.
+func (c *checker) satisfies(r *rule, v any) bool {
+	part := checker{inner: true, rounded: c.rounded, hide: func(string) string { return "" }}
+	part.checkValue("", r, v, nil)
+	return len(part.complaints) == 0
+}
+
+func (c *checker) countSatisfied(list []*rule, v any) (n int) {
+	for _, r := range list {
+		if c.satisfies(r, v) {
+			n++
+		}
+	}
+	return n
+}
+
+// checkRounded checks v once more, with numbers of 64 bits, because some tools read them so.
+func (c *checker) checkRounded(r *rule, v any) {
+	if c.rounded = true; len(c.complaints) == 0 && !c.redacted && !c.satisfies(r, v) {
+		c.addComplaint("", "a number does not satisfy the schema of %s if it is read as one of 64 bits", c.id)
+	}
+}
+
+// value returns the value of a number, and limit that of a number in the schema.
+func (c *checker) value(n json.Number) (*big.Rat, error) {
+	if i, err := n.Int64(); c.rounded && err == nil {
+		return new(big.Rat).SetInt64(i), nil
+	}
+	return c.limit(n)
+}
+
+func (c *checker) limit(n json.Number) (*big.Rat, error) {
+	f, err := n.Float64()
+	if !c.rounded || err != nil {
+		return parseNumber(n)
+	}
+	return new(big.Rat).SetFloat64(f), nil
 }
 
 // typeOf returns the JSON type of v. Whole numbers are integers.
-func typeOf(v any) string {
+func (c *checker) typeOf(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "null"
@@ -252,7 +325,7 @@ func typeOf(v any) string {
 	case map[string]any:
 		return "object"
 	case json.Number:
-		if n, err := parseNumber(v); err == nil && n.IsInt() {
+		if n, err := c.value(v); err == nil && n.IsInt() {
 			return "integer"
 		}
 	}
@@ -315,7 +388,7 @@ func (c *checker) checkEnum(at string, r *rule, v any) {
 	if s, text := v.(string); text && c.output && redactionToken().MatchString(s) {
 		return
 	}
-	if r.Enum == nil || slices.ContainsFunc(r.Enum, func(e any) bool { return equalJSON(e, v) }) {
+	if r.Enum == nil || slices.ContainsFunc(r.Enum, func(e any) bool { return c.isEqual(e, v) }) {
 		return
 	}
 	var words []string
@@ -326,21 +399,45 @@ func (c *checker) checkEnum(at string, r *rule, v any) {
 		}
 		words = append(words, briefValue(e))
 	}
-	c.addComplaint(at, "%s is not one of %s", c.briefRedacted(v), strings.Join(words, ", "))
+	c.refuseValue(at, v, "is not one of %s", strings.Join(words, ", "))
 }
 
-// equalJSON compares JSON values. It compares numbers by value.
-func equalJSON(a, b any) bool {
-	an, ok1 := a.(json.Number)
-	bn, ok2 := b.(json.Number)
-	if ok1 && ok2 {
-		x, err1 := parseNumber(an)
-		y, err2 := parseNumber(bn)
-		return err1 == nil && err2 == nil && x.Cmp(y) == 0
+// isEqual compares v with a value of the schema.
+func (c *checker) isEqual(known, v any) bool {
+	return plainText(known, c.limit) == plainText(v, c.value)
+}
+
+func (c *checker) hasDuplicates(list []any) bool {
+	seen := make(map[string]bool, len(list))
+	for _, e := range list {
+		seen[plainText(e, c.value)] = true
 	}
-	x, err1 := json.Marshal(a)
-	y, err2 := json.Marshal(b)
-	return err1 == nil && err2 == nil && string(x) == string(y)
+	return len(seen) < len(list)
+}
+
+// plainText returns JSON that is the same for equal values. The function number returns the value of a number.
+func plainText(v any, number func(json.Number) (*big.Rat, error)) string {
+	var parts []string
+	switch v := v.(type) {
+	case json.Number:
+		n, err := number(v)
+		if err != nil {
+			return string(v)
+		}
+		digits, _ := n.FloatPrec()
+		return n.FloatString(digits)
+	case []any:
+		for _, e := range v {
+			parts = append(parts, plainText(e, number))
+		}
+		return "[" + strings.Join(parts, ",") + "]"
+	case map[string]any:
+		for _, name := range sortedKeys(v) {
+			parts = append(parts, jsonText(name)+":"+plainText(v[name], number))
+		}
+		return "{" + strings.Join(parts, ",") + "}"
+	}
+	return jsonText(v)
 }
 
 func (c *checker) checkText(at string, r *rule, v string, allow []string) {
@@ -348,24 +445,26 @@ func (c *checker) checkText(at string, r *rule, v string, allow []string) {
 		return
 	}
 	if what := c.textFault(r, v, allow); what != "" {
-		c.addComplaint(at, "%s %s", c.briefRedacted(v), what)
+		c.refuseValue(at, v, "%s", what)
 		return
 	}
 	n := utf8.RuneCountInString(v)
 	if r.MinLength != nil && n < *r.MinLength {
-		c.addComplaint(at, "%s is shorter than %d characters", c.briefRedacted(v), *r.MinLength)
+		c.refuseValue(at, v, "is shorter than %d characters", *r.MinLength)
 	}
 	if r.MaxLength != nil && n > *r.MaxLength {
-		c.addComplaint(at, "%s is longer than %d characters", c.briefRedacted(v), *r.MaxLength)
+		c.refuseValue(at, v, "is longer than %d characters", *r.MaxLength)
 	}
 	if r.matches != nil && !r.matches.MatchString(v) {
-		c.addComplaint(at, "%s does not match %s", c.briefRedacted(v), safeText(r.Pattern))
+		c.refuseValue(at, v, "does not match %s", safeText(r.Pattern))
 	}
 }
 
 // textFault returns the fault of a text by itself, or "".
 func (c *checker) textFault(r *rule, v string, allow []string) string {
 	switch {
+	case c.inner:
+		return ""
 	case c.output && r.Format == "subpath" && !isSubpath(v):
 		return "is not a relative path without .."
 	case c.output:
@@ -377,9 +476,9 @@ func (c *checker) textFault(r *rule, v string, allow []string) string {
 }
 
 func (c *checker) checkNumber(at string, r *rule, v json.Number) {
-	n, err := parseNumber(v)
+	n, err := c.value(v)
 	if err != nil {
-		c.addComplaint(at, "%s is not a number within range", c.briefRedacted(v))
+		c.refuseValue(at, v, "is not a number within range")
 		return
 	}
 	for _, b := range []struct {
@@ -392,13 +491,11 @@ func (c *checker) checkNumber(at string, r *rule, v json.Number) {
 		{r.Above, "not more than", func(d int) bool { return d <= 0 }},
 		{r.Below, "not less than", func(d int) bool { return d >= 0 }},
 	} {
-		if limit, err := parseNumber(b.bound); err == nil && b.fails(compareRats(n, limit)) {
-			c.addComplaint(at, "%s is %s %s", c.briefRedacted(v), b.words, b.bound)
+		if limit, err := c.limit(b.bound); err == nil && b.fails(n.Cmp(limit)) {
+			c.refuseValue(at, v, "is %s %s", b.words, b.bound)
 		}
 	}
 }
-
-func compareRats(a, b *big.Rat) int { return a.Cmp(b) }
 
 func (c *checker) checkElements(at string, r *rule, v []any, allow []string) {
 	if r.MinItems != nil && len(v) < *r.MinItems {
@@ -408,7 +505,7 @@ func (c *checker) checkElements(at string, r *rule, v []any, allow []string) {
 		c.addComplaint(at, "has %d items, wants at most %d", len(v), *r.MaxItems)
 	}
 	for i, e := range v {
-		if len(c.complaints) > maxComplaints {
+		if c.hasEnough() {
 			return
 		}
 		c.checkValue(at+"/"+strconv.Itoa(i), orAny(r.Items), e, allow)
@@ -418,11 +515,11 @@ func (c *checker) checkElements(at string, r *rule, v []any, allow []string) {
 func (c *checker) checkMembers(at string, r *rule, v map[string]any, allow []string) {
 	for _, name := range r.Required {
 		if _, ok := v[name]; !ok {
-			c.complaints = append(c.complaints, c.about+c.redactedText(at+"/"+name)+" is missing")
+			c.addText(at+"/"+name, " is missing")
 		}
 	}
 	for _, name := range sortedKeys(v) {
-		if len(c.complaints) > maxComplaints {
+		if c.hasEnough() {
 			return
 		}
 		sub, ok := r.Properties[name]
@@ -430,7 +527,7 @@ func (c *checker) checkMembers(at string, r *rule, v map[string]any, allow []str
 			sub = orAny(r.Closed)
 		}
 		if sub.never {
-			c.complaints = append(c.complaints, c.about+c.redactedText(at+"/"+name)+" is not known")
+			c.addText(at+"/"+name, " is not known")
 			continue
 		}
 		c.checkValue(at+"/"+name, sub, v[name], allow)
@@ -443,21 +540,4 @@ func orAny(r *rule) *rule {
 		return &rule{}
 	}
 	return r
-}
-
-// addLibraryError adds a complaint for an error that only the library found. The complaint is about the one input with the failed
-// combinator, or about all inputs.
-func (c *checker) addLibraryError(m *Capability, input map[string]any, err error) {
-	for _, name := range sortedKeys(input) {
-		if p := m.schema.props[name]; strings.Contains(err.Error(), "/properties/"+name) && p.hasCombinators() {
-			c.addComplaint("/"+name, "%s does not satisfy the combined schemas of this input",
-				c.briefRedacted(input[name]))
-			return
-		}
-	}
-	c.addComplaint("", "the inputs together do not satisfy the schema of %s: %s", m.ID, c.redactedText(err.Error()))
-}
-
-func (r *rule) hasCombinators() bool {
-	return r.AnyOf != nil || r.OneOf != nil || r.Not != nil || r.If != nil
 }

@@ -220,10 +220,8 @@ func isNarrower(word string, a, b any, had, has bool) bool {
 }
 
 func mergeMaps(a, b map[string]any) map[string]any {
-	all := maps.Clone(a)
-	if all == nil {
-		all = map[string]any{}
-	}
+	all := map[string]any{}
+	maps.Copy(all, a)
 	maps.Copy(all, b)
 	return all
 }

@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"errors"
 	"net"
 	"net/url"
 	"regexp"
@@ -54,11 +55,6 @@ func (m *Capability) Egress(input map[string]any) ([]string, error) {
 	return slices.Compact(places), nil
 }
 
-// destinationError is the reason why an input contains no valid destination.
-type destinationError string
-
-func (u destinationError) Error() string { return string(u) }
-
 // endpointOf returns the destination in the value of an input. The port of a url is its explicit port or that of its scheme.
 // The scheme must be https, so that no secret or answer can be read or changed on the network.
 func (to egressEntry) endpointOf(v string) (bailey.Endpoint, error) {
@@ -66,7 +62,7 @@ func (to egressEntry) endpointOf(v string) (bailey.Endpoint, error) {
 	if port == "" {
 		u, err := url.Parse(v)
 		if err != nil || u.Scheme != "https" || u.Host == "" {
-			return bailey.Endpoint{}, destinationError("is not https://, which is all that is reached")
+			return bailey.Endpoint{}, errors.New("is not https://, which is all that is reached")
 		}
 		if host, port = u.Hostname(), u.Port(); port == "" {
 			port = "443"
@@ -74,7 +70,7 @@ func (to egressEntry) endpointOf(v string) (bailey.Endpoint, error) {
 	}
 	e, err := bailey.ParseEndpoint(net.JoinHostPort(host, port))
 	if err != nil || strings.HasPrefix(e.Host, "*") {
-		return e, destinationError("names no host in the one spelling it has")
+		return e, errors.New("names no host in the one spelling it has")
 	}
 	return e, nil
 }

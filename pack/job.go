@@ -40,21 +40,23 @@ func (m *Capability) Job(args []string, places []bailey.Place) bailey.Job {
 			j.Dir = p.Path
 		}
 	}
-	for _, k := range m.spec.Sandbox.Keep {
-		for _, p := range places {
-			if p.Input == k.Input {
-				j.Wall.Keep = append(j.Wall.Keep, p.Path+k.Path)
-			}
-		}
+	if len(m.spec.Sandbox.Keep) > 0 {
+		j.Wall.Keep = pathsBelow(m.spec.Sandbox.Keep, places)
 	}
-	for _, h := range m.spec.Sandbox.Hide {
-		for _, p := range places {
-			if p.Input == h.Input {
-				j.Hide = append(j.Hide, p.Path+h.Path)
-			}
-		}
-	}
+	j.Hide = pathsBelow(m.spec.Sandbox.Hide, places)
 	return j
+}
+
+// pathsBelow returns the paths that have the given names below the places.
+func pathsBelow(list []inputSubpath, places []bailey.Place) (paths []string) {
+	for _, s := range list {
+		for _, p := range places {
+			if p.Input == s.Input {
+				paths = append(paths, p.Path+s.Path)
+			}
+		}
+	}
+	return paths
 }
 
 // stdioSpec is the part of a manifest about input and output other than arguments.

@@ -30,8 +30,8 @@ func (r *reader) defNames(n ast.Node) []string {
 	return names
 }
 
-// keywordChecker checks that a schema contains only keywords that this package and its library check. An unchecked keyword
-// would be a promise that is not enforced.
+// keywordChecker checks that a schema contains only keywords that this package checks. An unchecked keyword would be a
+// promise that is not enforced.
 type keywordChecker struct {
 	*reader
 	defs   []string
@@ -204,7 +204,7 @@ func (k *keywordChecker) checkRequired(n ast.Node) {
 
 func (k *keywordChecker) checkIsList(n ast.Node) { k.listItems(n, "the keyword") }
 
-// checkBound requires a limit that float64 represents exactly, because the library compares float64 values.
+// checkBound requires a limit whose integers float64 represents exactly, because tools may compare float64 values.
 func (k *keywordChecker) checkBound(n ast.Node) {
 	v, ok := k.toJSONValue(n).(json.Number)
 	if !ok {

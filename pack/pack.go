@@ -225,6 +225,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"bailey"
@@ -374,6 +375,18 @@ func (m *Capability) PathInputs() []PathInput {
 		}
 	}
 	return ins
+}
+
+// InputNames returns the names of the inputs, sorted.
+func (m *Capability) InputNames() []string { return slices.Clone(m.schema.names) }
+
+// InputText returns the descriptions of the inputs.
+func (m *Capability) InputText() string {
+	var all []string
+	for _, name := range m.schema.names {
+		all = append(all, m.schema.props[name].Description)
+	}
+	return strings.Join(all, " ")
 }
 
 var (

@@ -3,19 +3,20 @@ package pack
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"regexp"
 	"slices"
 )
 
-// rule is one schema as this package interprets it. The fields are the keywords that a complaint can name. Only the
-// library checks the other ones (combinators, property counts).
+// rule is one schema.
 type rule struct {
 	Ref         string           `json:"$ref"`
 	Defs        map[string]*rule `json:"$defs"`
 	Description string           `json:"description"`
 	Type        typeList         `json:"type"`
 	Enum        []any            `json:"enum"`
-	Const       any              `json:"const"`
+	Const       constant         `json:"const"`
+	Default     constant         `json:"default"`
 	Minimum     json.Number      `json:"minimum"`
 	Maximum     json.Number      `json:"maximum"`
 	Above       json.Number      `json:"exclusiveMinimum"`
@@ -27,9 +28,12 @@ type rule struct {
 	Items       *rule            `json:"items"`
 	MinItems    *int             `json:"minItems"`
 	MaxItems    *int             `json:"maxItems"`
+	Unique      bool             `json:"uniqueItems"`
 	Required    []string         `json:"required"`
 	Properties  map[string]*rule `json:"properties"`
 	Closed      *rule            `json:"additionalProperties"`
+	MinMembers  int              `json:"minProperties"`
+	MaxMembers  *int             `json:"maxProperties"`
 	AllOf       []*rule          `json:"allOf"`
 	AnyOf       []*rule          `json:"anyOf"`
 	OneOf       []*rule          `json:"oneOf"`
@@ -57,9 +61,20 @@ func (r *rule) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	type plain rule
+	return decodeNumbers(data, (*plain)(r))
+}
+
+// decodeNumbers decodes one value of JSON. Numbers in a value of any type become json.Number.
+func decodeNumbers(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
-	return d.Decode((*plain)(r))
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if d.More() {
+		return errors.New("more than one value")
+	}
+	return nil
 }
 
 // followRef follows $ref. Cycles are refused at load.
@@ -109,6 +124,14 @@ func (t *typeList) UnmarshalJSON(data []byte) error {
 	}
 	*t = make([]string, 1)
 	return json.Unmarshal(data, &(*t)[0])
+}
+
+// constant is one value, or empty if the keyword is absent. The value may be null.
+type constant []any
+
+func (v *constant) UnmarshalJSON(data []byte) error {
+	*v = make([]any, 1)
+	return decodeNumbers(data, &(*v)[0])
 }
 
 // Text contains the properties of a string in an input that a restorer of secrets needs. It is the zero Text if the

@@ -4,12 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/goccy/go-yaml/ast"
-	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // Limits of a schema. The weight is the number of subschemas with every $ref followed, so a small file cannot cause an
@@ -23,19 +20,11 @@ const (
 
 // schema is a compiled inputSchema.
 type schema struct {
-	root  *rule
-	props map[string]*rule                // inputs, with $ref followed
-	names []string                        // sorted
-	stdin string                          // text or file if the input with that name is standard input
-	judge func() (func(any) error, error) // check of the library, created at first use because that is slow
-}
-
-func (s *schema) validateWithLibrary(v any) error {
-	judge, err := s.judge()
-	if err != nil {
-		return err
-	}
-	return judge(v)
+	root     *rule
+	props    map[string]*rule // inputs, with $ref followed
+	names    []string         // sorted
+	stdin    string           // text or file if the input with that name is standard input
+	defaults []*rule          // rules with a default
 }
 
 // readSchema compiles the inputSchema at n. A capability without one takes no inputs.
@@ -62,9 +51,6 @@ func (r *reader) readSchema(owner, n ast.Node, m *manifest) *schema {
 		return nil
 	}
 	s, err := compileSchema(raw)
-	if err == nil && !r.builtin { // a test runs this for all built-in packs
-		_, err = s.judge()
-	}
 	if err != nil {
 		r.addFault(tokenOf(n), "inputSchema: %s", safeText(err.Error()))
 		return nil
@@ -103,7 +89,7 @@ func (r *reader) closeTopLevel(n ast.Node, tree map[string]any) {
 	}
 }
 
-// compileSchema builds the rules and the check of the library from checked JSON.
+// compileSchema builds the rules from checked JSON.
 func compileSchema(raw []byte) (*schema, error) {
 	s := &schema{root: &rule{}, props: map[string]*rule{}}
 	if err := json.Unmarshal(raw, s.root); err != nil {
@@ -112,7 +98,7 @@ func compileSchema(raw []byte) (*schema, error) {
 	if err := s.linkRule(s.root, 0); err != nil {
 		return nil, err
 	}
-	// Unused definitions count too, because the library visits them for their defaults.
+	// Unused definitions count too, because their defaults are checked.
 	for _, name := range sortedKeys(s.root.Defs) {
 		if err := checkWeight(s.root.Defs[name]); err != nil {
 			return nil, err
@@ -121,11 +107,15 @@ func compileSchema(raw []byte) (*schema, error) {
 	if err := checkWeight(s.root); err != nil {
 		return nil, err
 	}
+	for _, r := range s.defaults {
+		if v := r.Default[0]; !new(checker).satisfies(r, v) {
+			return nil, fmt.Errorf("the default %s does not satisfy its schema", briefValue(v))
+		}
+	}
 	for name, p := range s.root.Properties {
 		s.props[name] = p.followRef()
 	}
 	s.names = sortedKeys(s.props)
-	s.judge = sync.OnceValues(func() (func(any) error, error) { return compileValidator(raw) })
 	return s, nil
 }
 
@@ -149,6 +139,9 @@ func (s *schema) linkRule(r *rule, depth int) (err error) {
 	}
 	if r.Pattern != "" && err == nil {
 		r.matches, err = regexp.Compile(r.Pattern)
+	}
+	if r.Default != nil {
+		s.defaults = append(s.defaults, r)
 	}
 	return err
 }
@@ -183,54 +176,4 @@ func (w *weightCheck) visitRule(r *rule, depth int) (err error) {
 	})
 	delete(w.open, r)
 	return err
-}
-
-// compileValidator compiles raw with the JSON Schema library. Values must pass both the library and [rule]. The library knows
-// every keyword, but stops at the first error and repeats values of any length. The rules know fewer keywords, but
-// their messages are suitable for callers.
-func compileValidator(raw []byte) (func(any) error, error) {
-	var s jsonschema.Schema
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return nil, err
-	}
-	resolved, err := s.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
-	if err != nil {
-		return nil, err
-	}
-	return func(v any) (err error) {
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("%v", p)
-			}
-		}()
-		return resolved.Validate(toGoNumbers(v))
-	}, nil
-}
-
-// toGoNumbers copies v with Go number types, because the library treats a json.Number as a string.
-func toGoNumbers(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		m := make(map[string]any, len(v))
-		for k, e := range v {
-			m[k] = toGoNumbers(e)
-		}
-		return m
-	case []any:
-		l := make([]any, len(v))
-		for i, e := range v {
-			l[i] = toGoNumbers(e)
-		}
-		return l
-	case json.Number:
-		if i, err := strconv.ParseInt(string(v), 10, 64); err == nil {
-			return i
-		}
-		f, err := v.Float64()
-		if err != nil {
-			return string(v)
-		}
-		return f
-	}
-	return v
 }

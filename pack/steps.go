@@ -3,7 +3,6 @@ package pack
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -182,7 +181,7 @@ func (m *Capability) Step(i int, input map[string]any, paths map[string]string,
 		return v, ok
 	}
 	for _, name := range sortedKeys(one.Input) {
-		if wrote == nil && slices.ContainsFunc(stepTexts(one.Input[name]), func(t string) bool { return usesStep(stepWord(), t) }) {
+		if wrote == nil && slices.ContainsFunc(stepTexts(one.Input[name]), usesStep) {
 			return Step{ID: s.ID, Call: s.Call, Continue: s.Continue, Late: true}, nil
 		}
 		v, ok, err := fillStep(one.Input[name], value, wrote)
@@ -196,8 +195,8 @@ func (m *Capability) Step(i int, input map[string]any, paths map[string]string,
 	return s, nil
 }
 
-func usesStep(words *regexp.Regexp, text string) bool {
-	return slices.ContainsFunc(words.FindAllStringSubmatch(text, -1),
+func usesStep(text string) bool {
+	return slices.ContainsFunc(stepWord().FindAllStringSubmatch(text, -1),
 		func(found []string) bool { return found[2] != "" })
 }
 
@@ -252,9 +251,5 @@ func stepText(v any) string {
 	case string:
 		return v
 	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		return ""
-	}
-	return string(b)
+	return jsonText(v)
 }

@@ -70,7 +70,7 @@ func (c *checker) checkRequiredKeys(m *Capability, input map[string]any) {
 			from, _ = input[v.Input].(map[string]any)
 		}
 		if value, ok := from[v.Key]; !ok || value == nil {
-			c.complaints = append(c.complaints, c.about+at+"/"+v.Key+" is missing, and a validator requires it")
+			c.addText(at+"/"+v.Key, " is missing, and a validator requires it")
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"bailey"
 )
 
 // Limits of values.
@@ -161,30 +163,9 @@ func isHost(v string) bool {
 	if a, err := netip.ParseAddr(v); err == nil {
 		return a.Zone() == ""
 	}
-	name := strings.TrimSuffix(v, ".")
-	if name == "" || len(name) > 253 {
-		return false
-	}
-	labels := strings.Split(name, ".")
-	for _, l := range labels {
-		if !isHostLabel(l) {
-			return false
-		}
-	}
-	last := labels[len(labels)-1]
-	return last[0] < '0' || last[0] > '9'
-}
-
-func isHostLabel(l string) bool {
-	if l == "" || len(l) > 63 || l[0] == '-' || l[len(l)-1] == '-' {
-		return false
-	}
-	for _, c := range []byte(l) {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return true
+	name, _, why := bailey.ParseHost(v)
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	return why == "" && (last[0] < '0' || last[0] > '9')
 }
 
 func isAddress(v string) bool {
@@ -194,19 +175,10 @@ func isAddress(v string) bool {
 	if p, err := netip.ParsePrefix(v); err == nil {
 		return p.IsValid()
 	}
-	h, p, ok := cutPort(v)
-	return ok && isHost(h) && isPort(p)
-}
-
-// cutPort splits host:port and [v6]:port.
-func cutPort(v string) (h, p string, ok bool) {
-	if rest, in := strings.CutPrefix(v, "["); in {
-		h, p, ok = strings.Cut(rest, "]:")
-		a, err := netip.ParseAddr(h)
-		return h, p, ok && err == nil && a.Is6()
-	}
-	h, p, ok = strings.Cut(v, ":")
-	return h, p, ok
+	h, _, ok := bailey.SplitPort(v)
+	h, bracketed := strings.CutPrefix(h, "[")
+	h = strings.TrimSuffix(h, "]")
+	return ok && isHost(h) && bracketed == strings.Contains(h, ":")
 }
 
 func isPort(p string) bool {

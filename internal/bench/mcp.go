@@ -16,14 +16,29 @@ import (
 	"text/tabwriter"
 	"time"
 
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
 	"bailey/internal/jail"
 	"bailey/internal/ledger"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
-	"bailey/internal/mcp"
 )
+
+// echoMessage is the input of the echo tool.
+type echoMessage struct {
+	Message string `json:"message"`
+}
+
+// serveEcho serves one tool, echo, over standard input and output. It uses only the SDK.
+func serveEcho(ctx context.Context) error {
+	server := sdk.NewServer(&sdk.Implementation{Name: "echo", Version: "1"}, nil)
+	sdk.AddTool(server, &sdk.Tool{Name: "echo", Description: "Say it again."},
+		func(_ context.Context, _ *sdk.CallToolRequest, in echoMessage) (*sdk.CallToolResult, any, error) {
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: in.Message}}}, nil, nil
+		})
+	return server.Run(ctx, &sdk.StdioTransport{})
+}
 
 // mcpRow is one line of bench mcp.
 type mcpRow struct {
@@ -57,7 +72,7 @@ may be. The home is one of its own, with a gateway of its own, on the disk of TM
 		Example: "  bailey bench mcp\n  bailey bench mcp --json -n 1000",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if peer {
-				return mcp.Echo(cmd.Context())
+				return serveEcho(cmd.Context())
 			}
 			a.After = ""
 			rows, err := b.measureMCP(cmd.Context(), a.Progress("measuring"))

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -21,8 +20,7 @@ import (
 // serveFlags holds the flags of MCP over HTTP.
 type serveFlags struct {
 	httpFlags
-	http     string
-	fixtures bool
+	http string
 }
 
 func (a *App) serveVerb() *cobra.Command {
@@ -48,7 +46,7 @@ is reached. A page of another origin gets nothing unless --origin names it.`,
 			if s.http != "" {
 				return a.serveHTTP(cmd.Context(), s)
 			}
-			if s.fixtures || s.cert != "" || s.key != "" || len(s.hosts)+len(s.origins) > 0 {
+			if s.cert != "" || s.key != "" || len(s.hosts)+len(s.origins) > 0 {
 				return bailey.Invalid.New("only --http has these flags", "bailey serve --http 127.0.0.1:7444")
 			}
 			c, err := a.Client()
@@ -58,10 +56,7 @@ is reached. A page of another origin gets nothing unless --origin names it.`,
 			return mcp.Relay(cmd.Context(), (&sessionClient{Client: c}).dialMCP, a.Stdin, a.Stdout)
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&s.http, "http", "", "serve HTTP at this `address` and port; port 0 is any that is free")
-	f.BoolVar(&s.fixtures, "conformance-fixtures", false,
-		"serve what MCP's conformance suite asks for and nothing of Bailey's, on this machine alone, to whoever asks")
+	cmd.Flags().StringVar(&s.http, "http", "", "serve HTTP at this `address` and port; port 0 is any that is free")
 	s.addFlags(cmd)
 	return cmd
 }
@@ -69,9 +64,6 @@ is reached. A page of another origin gets nothing unless --origin names it.`,
 func (a *App) serveHTTP(ctx context.Context, s serveFlags) error {
 	if err := s.checkAddress(s.http); err != nil {
 		return err
-	}
-	if s.fixtures && CheckLoopback(s.http) != nil {
-		return bailey.Invalid.New("the fixtures are served on a loopback address alone", "--http 127.0.0.1:0")
 	}
 	c, err := a.Client()
 	if err != nil {
@@ -84,20 +76,11 @@ func (a *App) serveHTTP(ctx context.Context, s serveFlags) error {
 	defer l.Close()
 	var front mcp.Front
 	front.Hosts, front.Origins = s.allowedHosts(l.Addr())
-	to := "clients that send the header Authorization: Bearer TOKEN; bailey token add makes one"
-	if s.fixtures {
-		to = "whoever asks, on this machine: what MCP's conformance suite wants, and nothing of Bailey's"
-	}
-	if err := a.sayServed(s.urlScheme()+"://"+l.Addr().String()+mcp.HTTPPath, to); err != nil {
+	if err := a.sayServed(s.urlScheme() + "://" + l.Addr().String() + mcp.HTTPPath); err != nil {
 		return err
 	}
 	if l, err = s.wrapTLS(l); err != nil {
 		return err
-	}
-	if s.fixtures {
-		door := mcp.NewFixtures(slog.New(slog.DiscardHandler))
-		defer context.AfterFunc(ctx, func() { door.Close(context.Cause(ctx)) })()
-		return door.Serve(l, func(net.Conn) mcp.Front { return front })
 	}
 	dial := func(ctx context.Context, source string) (io.ReadWriteCloser, error) {
 		front := front
@@ -113,11 +96,12 @@ func (a *App) serveHTTP(ctx context.Context, s serveFlags) error {
 }
 
 // sayServed prints the address, for users and for programs that wait for it.
-func (a *App) sayServed(url, to string) error {
+func (a *App) sayServed(url string) error {
 	if a.JSON {
 		return a.Print(map[string]any{"ok": true, "url": url})
 	}
-	_, err := fmt.Fprintf(a.Stderr, "bailey: MCP is served at %s to %s\n", url, to)
+	_, err := fmt.Fprintf(a.Stderr, "bailey: MCP is served at %s to clients that send the header "+
+		"Authorization: Bearer TOKEN; bailey token add makes one\n", url)
 	return err
 }
 

@@ -166,8 +166,13 @@ func (s *session) listedNames(ctx context.Context) map[string]bailey.CapabilityI
 
 // visibleTools returns the tools that the principal may see.
 func (s *session) visibleTools(ctx context.Context) (map[string]bailey.CapabilityID, map[bailey.CapabilityID]Tool) {
+	return nameTools(s.Gate.Tools(ctx, s.Principal))
+}
+
+// nameTools returns the names of the tools, and the tools by their ids.
+func nameTools(list []Tool) (map[string]bailey.CapabilityID, map[bailey.CapabilityID]Tool) {
 	tools, ids := map[bailey.CapabilityID]Tool{}, []bailey.CapabilityID{}
-	for _, t := range s.Gate.Tools(ctx, s.Principal) {
+	for _, t := range list {
 		tools[t.ID] = t
 		ids = append(ids, t.ID)
 	}
@@ -219,16 +224,12 @@ func (s *session) listTools(ctx context.Context, req *sdk.ListToolsRequest) (sdk
 // convertTool returns a tool in the form of the protocol. It refuses an invalid schema, because agents would refuse the
 // whole list.
 func convertTool(name string, t Tool) (*sdk.Tool, error) {
-	schema := t.InputSchema
-	if len(schema) == 0 {
-		schema = json.RawMessage(`{"type":"object"}`)
-	}
 	var top map[string]json.RawMessage
-	if err := json.Unmarshal(schema, &top); err != nil || string(top["type"]) != `"object"` {
+	if err := json.Unmarshal(t.inputSchema(), &top); err != nil || string(top["type"]) != `"object"` {
 		return nil, fmt.Errorf("the input schema of %s is not one of type object", t.ID)
 	}
 	tool := &sdk.Tool{
-		Name: name, Title: string(t.ID), Description: t.Description, InputSchema: schema,
+		Name: name, Title: string(t.ID), Description: t.Description, InputSchema: t.inputSchema(),
 		Annotations: &sdk.ToolAnnotations{
 			ReadOnlyHint: t.ReadOnly, DestructiveHint: &t.Destructive,
 			IdempotentHint: t.Idempotent, OpenWorldHint: &t.OpenWorld,

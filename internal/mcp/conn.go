@@ -39,7 +39,8 @@ type conn struct {
 }
 
 func newConn(rw io.ReadWriteCloser, hide func(string) string, grace time.Duration) *conn {
-	return &conn{rw: rw, hide: hide, grace: grace, in: newLines(rw), closed: make(chan struct{})}
+	return &conn{rw: rw, hide: hide, grace: grace, in: newLines(rw), closed: make(chan struct{}),
+		asks: sentRequests{open: map[jsonrpc.ID]bool{}}, open: openRequests{open: map[jsonrpc.ID]openRequest{}}}
 }
 
 // Connect implements sdk.Transport.
@@ -99,26 +100,36 @@ func (c *conn) acceptLine(line []byte) []jsonrpc.Message {
 	if len(line) == 0 {
 		return nil
 	}
-	if err := checkStrictJSON(line); err != nil {
-		code := int64(jsonrpc.CodeInvalidRequest)
-		if err == errSyntax {
-			code = jsonrpc.CodeParseError
-		}
-		c.refuseMessage(idOf(line), code, err)
-		return nil
-	}
-	if line[0] == '[' {
-		return c.acceptBatch(line)
-	}
-	msg, err := parseMessage(line)
+	msgs, id, code, err := parseMessages(line, c.batches.Load())
 	if err == nil {
-		err = c.open.addRequests(nil, msg)
+		var b *batch
+		if line[0] == '[' {
+			b = &batch{}
+		}
+		err = c.open.addRequests(b, msgs...)
 	}
 	if err != nil {
-		c.refuseMessage(idOf(line), jsonrpc.CodeInvalidRequest, err)
+		c.refuseMessage(id, code, err)
 		return nil
 	}
-	return c.dropUnsolicited(msg)
+	return c.dropUnsolicited(msgs...)
+}
+
+// parseMessages parses a message, or a batch if the revision has them. If it fails, it returns the id of the message
+// and an error code.
+func parseMessages(data []byte, batches bool) (msgs []message, id json.RawMessage, code int64, err error) {
+	if err = checkStrictJSON(data); err == errSyntax {
+		return nil, idOf(data), jsonrpc.CodeParseError, err
+	}
+	if err == nil && data[0] == '[' {
+		msgs, err = parseBatch(data, batches)
+		return msgs, nil, jsonrpc.CodeInvalidRequest, err
+	}
+	var m message
+	if err == nil {
+		m, err = parseMessage(data)
+	}
+	return []message{m}, idOf(data), jsonrpc.CodeInvalidRequest, err
 }
 
 // dropUnsolicited drops zero messages, and answers to requests that the server has not sent.
@@ -132,19 +143,6 @@ func (c *conn) dropUnsolicited(msgs ...message) (out []jsonrpc.Message) {
 		}
 	}
 	return out
-}
-
-// acceptBatch accepts all messages of an array, or none.
-func (c *conn) acceptBatch(line []byte) []jsonrpc.Message {
-	all, err := parseBatch(line, c.batches.Load())
-	if err == nil {
-		err = c.open.addRequests(&batch{}, all...)
-	}
-	if err != nil {
-		c.refuseMessage(nil, jsonrpc.CodeInvalidRequest, err)
-		return nil
-	}
-	return c.dropUnsolicited(all...)
 }
 
 // Write sends one message of the server.

@@ -125,7 +125,11 @@ func NewHTTP(c HTTPConfig) (*HTTP, error) {
 	if c.Admit == nil || c.Enter == nil || c.Hide == nil {
 		return nil, bailey.Internal.New("the door for HTTP has nobody to ask who comes, or no redaction", "")
 	}
-	h := newHTTP(c, nil)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	h := &HTTP{HTTPConfig: c, patience: slowPatience, crowd: strangers.New(strangers.Usual)}
+	h.closed, h.close = context.WithCancel(context.Background())
+	h.httpSessions = httpSessions{idle: cmp.Or(c.Idle, 10*time.Minute), all: map[string]*httpSession{},
+		busy: map[string]int{}, arriving: map[string]int{}}
 	h.open = func(t *httpSession) (*sdk.Server, error) {
 		t.session.carry = func(ctx context.Context, req sdk.Request) (context.Context, func(), error) {
 			return h.bindCall(t, ctx, req)
@@ -137,22 +141,13 @@ func NewHTTP(c HTTPConfig) (*HTTP, error) {
 		}
 		return t.session.newServer()
 	}
-	return h, nil
-}
-
-func newHTTP(c HTTPConfig, replay sdk.EventStore) *HTTP {
-	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	h := &HTTP{HTTPConfig: c, patience: slowPatience, crowd: strangers.New(strangers.Usual)}
-	h.closed, h.close = context.WithCancel(context.Background())
-	h.idle = cmp.Or(c.Idle, 10*time.Minute)
 	server := func(r *http.Request) *sdk.Server { return sessionOf(r).server }
 	// ServeHTTP checks the Host header, because the SDK does not know the names of the listener.
-	options := sdk.StreamableHTTPOptions{Logger: c.Log, MaxRequestBodyBytes: maxLine, DisableLocalhostProtection: true,
-		EventStore: replay}
+	options := sdk.StreamableHTTPOptions{Logger: c.Log, MaxRequestBodyBytes: maxLine, DisableLocalhostProtection: true}
 	h.old = sdk.NewStreamableHTTPHandler(server, &options)
 	options.Stateless = true
 	h.newest = sdk.NewStreamableHTTPHandler(server, &options)
-	return h
+	return h, nil
 }
 
 // Time limits for the first and the next request of a connection.
@@ -207,7 +202,7 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, end := context.WithCancelCause(r.Context())
 	defer end(nil)
 	p := &deadlineWriter{ResponseWriter: w, control: http.NewResponseController(w), each: h.patience,
-		gone: func() { end(disconnectedError{}) }, hide: h.redactText}
+		gone: func() { end(disconnectedError{}) }, hide: h.Hide}
 	defer func() {
 		if p := recover(); p != nil {
 			h.Log.Error("a request broke", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
@@ -286,9 +281,6 @@ func (h *HTTP) identifyCaller(front Front, r *http.Request) (Caller, error) {
 
 // authenticateBearer reads the bearer token (RFC 6750, section 2.1) and returns its owner.
 func (h *HTTP) authenticateBearer(r *http.Request) (Caller, error) {
-	if h.Admit == nil {
-		return Caller{}, nil
-	}
 	const hint = "send the header Authorization: Bearer TOKEN; bailey token add makes one"
 	all := r.Header.Values("Authorization")
 	if len(all) != 1 {
@@ -318,31 +310,21 @@ func (h *HTTP) readMessages(w http.ResponseWriter, r *http.Request, revision str
 	control.SetReadDeadline(time.Time{})
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	body = bytes.TrimSpace(body)
-	if err := checkStrictJSON(body); err != nil {
-		code := int64(jsonrpc.CodeInvalidRequest)
-		if err == errSyntax {
-			code = jsonrpc.CodeParseError
-		}
-		return nil, &httpError{http.StatusBadRequest, idOf(body), code, err}
+	msgs, id, code, err := parseMessages(body, hasBatches(revision))
+	if err != nil {
+		return nil, &httpError{http.StatusBadRequest, id, code, err}
 	}
 	if body[0] == '[' {
-		msgs, err := parseBatch(body, hasBatches(revision))
-		if err != nil {
-			return nil, refuseHTTP(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, err)
-		}
 		return msgs, nil
 	}
-	m, err := parseMessage(body)
-	if err != nil {
-		return nil, &httpError{http.StatusBadRequest, idOf(body), jsonrpc.CodeInvalidRequest, err}
-	}
+	m := msgs[0]
 	if err := checkParams(m); err != nil {
-		return nil, &httpError{http.StatusBadRequest, idOf(body), jsonrpc.CodeInvalidParams, err}
+		return nil, &httpError{http.StatusBadRequest, id, jsonrpc.CodeInvalidParams, err}
 	}
 	if err := namesTask(r.Header, m, revision); err != nil {
-		return nil, &httpError{http.StatusBadRequest, idOf(body), codeHeaderMismatch, err}
+		return nil, &httpError{http.StatusBadRequest, id, codeHeaderMismatch, err}
 	}
-	return []message{m}, nil
+	return msgs, nil
 }
 
 // checkParams refuses params that the SDK would quote in its own error.
@@ -399,10 +381,10 @@ func (h *HTTP) writeRefusal(w http.ResponseWriter, err error) {
 	if !ok {
 		r = &httpError{status: http.StatusInternalServerError, code: jsonrpc.CodeInternalError, err: err}
 	}
-	out := jsonrpc.Error{Code: r.code, Message: h.redactText(r.err.Error())}
+	out := jsonrpc.Error{Code: r.code, Message: h.Hide(r.err.Error())}
 	if e, ok := errors.AsType[*bailey.Error](r.err); ok {
-		out.Message = h.redactText(e.Message)
-		out.Data, _ = json.Marshal(map[string]string{"kind": string(e.Kind), "hint": h.redactText(e.Hint)})
+		out.Message = h.Hide(e.Message)
+		out.Data, _ = json.Marshal(map[string]string{"kind": string(e.Kind), "hint": h.Hide(e.Hint)})
 	}
 	if r.status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer") // RFC 6750, section 3
@@ -412,13 +394,6 @@ func (h *HTTP) writeRefusal(w http.ResponseWriter, err error) {
 	if err := json.NewEncoder(w).Encode(errorMessage{"2.0", r.id, out}); err != nil {
 		h.Log.Debug("a refusal was not read", "err", err)
 	}
-}
-
-func (h *HTTP) redactText(text string) string {
-	if h.Hide == nil {
-		return text
-	}
-	return h.Hide(text)
 }
 
 // deadlineWriter writes an answer with a time limit. If the client does not read in time, the request ends.

@@ -72,6 +72,13 @@ type Tool struct {
 	ReadOnly, Destructive, Idempotent, OpenWorld bool
 }
 
+func (t Tool) inputSchema() json.RawMessage {
+	if len(t.InputSchema) == 0 {
+		return json.RawMessage(`{"type":"object"}`)
+	}
+	return t.InputSchema
+}
+
 // Gate is the interface from this front end to the capabilities.
 type Gate interface {
 	// Do decides and runs one call. It returns when the call has ended completely, which must be soon after ctx ends.

@@ -302,38 +302,20 @@ func (r *relay) hangUp() {
 
 // readLines reads lines of limited length until the input ends.
 func readLines(in io.Reader, out chan<- []byte, stop <-chan struct{}) error {
-	br := bufio.NewReaderSize(in, 64<<10)
-	for {
-		line, err := readLine(br)
-		if len(bytes.TrimSpace(line)) > 0 && err == nil {
-			select {
-			case out <- line:
-			case <-stop:
-				return nil
-			}
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, peer.MaxFrame)
+	for lines.Scan() {
+		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			continue
 		}
-		if errors.Is(err, io.EOF) {
+		select {
+		case out <- append(bytes.Clone(lines.Bytes()), '\n'):
+		case <-stop:
 			return nil
 		}
-		if err != nil {
-			return err
-		}
 	}
-}
-
-func readLine(br *bufio.Reader) (line []byte, err error) {
-	for {
-		part, err := br.ReadSlice('\n')
-		line = append(line, part...)
-		switch {
-		case len(line) > peer.MaxFrame:
-			return nil, bailey.Invalid.Errorf("", "a line is over the %d bytes allowed", peer.MaxFrame)
-		case err == nil:
-			return line, nil
-		case errors.Is(err, io.EOF) && len(line) > 0:
-			return append(line, '\n'), nil // the next read returns EOF
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, err
-		}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return bailey.Invalid.Errorf("", "a line is over the %d bytes allowed", peer.MaxFrame)
 	}
+	return lines.Err()
 }

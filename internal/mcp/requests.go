@@ -15,7 +15,7 @@ const (
 	maxOpenBytes = 8 << 20
 )
 
-// openRequests contains the open requests of a connection. The zero value is empty and ready.
+// openRequests contains the open requests of a connection.
 type openRequests struct {
 	mu    sync.Mutex                 // guards the fields below
 	open  map[jsonrpc.ID]openRequest // by id, until the answer is about to be written
@@ -69,9 +69,6 @@ func (t *openRequests) addRequests(b *batch, msgs ...message) error {
 	}
 	if len(seen) > 0 && (t.busy+len(seen) > maxOpen || t.bytes+size > maxOpenBytes) {
 		return errors.New("too many requests are open on this connection; wait for answers, then send it again")
-	}
-	if t.open == nil {
-		t.open = map[jsonrpc.ID]openRequest{}
 	}
 	for _, m := range msgs {
 		if m.needsResponse() {
@@ -132,7 +129,7 @@ func (t *openRequests) isOpen(id jsonrpc.ID) bool {
 	return used
 }
 
-// sentRequests contains the requests that the server has sent and that have no answer yet. The zero value is empty and ready.
+// sentRequests contains the requests that the server has sent and that have no answer yet.
 type sentRequests struct {
 	mu   sync.Mutex // guards open
 	open map[jsonrpc.ID]bool
@@ -146,9 +143,6 @@ func (a *sentRequests) recordSent(msg jsonrpc.Message) {
 	case r.IsCall():
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.open == nil {
-			a.open = map[jsonrpc.ID]bool{}
-		}
 		a.open[r.ID] = true
 	case r.Method == "notifications/cancelled":
 		var p struct {

@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -142,9 +144,6 @@ func (h *HTTP) reserveBody(token string) (leave func(), err error) {
 			"send each whole, and ask again in a moment")
 	}
 	h.bodies++
-	if h.arriving == nil {
-		h.arriving = map[string]int{}
-	}
 	h.arriving[token]++
 	return func() {
 		h.mu.Lock()
@@ -158,55 +157,49 @@ func (h *HTTP) reserveBody(token string) (leave func(), err error) {
 
 // findOrAddSession counts a request of a session. If fresh is true, the caller must begin the session.
 func (h *HTTP) findOrAddSession(who Caller, key string, old, begins bool) (t *httpSession, fresh bool, err error) {
-	h.mu.Lock()
-	if h.over != nil {
-		h.mu.Unlock()
-		return nil, false, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, h.over.Error(),
-			"ask again: the next gateway begins with the next request")
-	}
-	if h.requests >= maxRequests || h.busy[who.Principal.Token] >= maxTokenRequests {
-		h.mu.Unlock()
-		return nil, false, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, "too many requests are open",
-			"ask again in a moment")
-	}
-	if t := h.all[key]; t != nil && t.token == who.Principal.Token {
-		h.countRequests(t, 1)
-		h.mu.Unlock()
-		return t, false, nil
-	}
-	if !begins { // a session of another token counts as unknown
-		h.mu.Unlock()
-		return nil, false, refuseAs(http.StatusNotFound, bailey.NotFound,
-			"there is no such session of this token: it ended, was idle for long, or its gateway ended", "begin one with initialize")
-	}
-	room, err := h.sessionToEvict(who.Principal.Token)
-	if err != nil {
-		h.mu.Unlock()
-		return nil, false, err
-	}
-	t = &httpSession{key: key, token: who.Principal.Token, old: old, ready: make(chan struct{}),
-		closed: make(chan struct{}), quiet: make(chan struct{})}
-	t.ctx, t.cancel = context.WithCancelCause(context.Background())
-	if h.all == nil {
-		h.all = map[string]*httpSession{}
-	}
-	h.all[key] = t
-	h.countRequests(t, 1)
-	h.ended.Add(1)
-	h.mu.Unlock()
+	t, room, fresh, err := h.countOrAdd(who.Principal.Token, key, old, begins)
 	if room != nil {
 		h.endSession(room, errEvicted)
 	}
-	return t, true, nil
+	return t, fresh, err
+}
+
+// countOrAdd does the part of findOrAddSession that needs mu. Room is the session that must end, or nil.
+func (h *HTTP) countOrAdd(token, key string, old, begins bool) (t, room *httpSession, fresh bool, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over != nil {
+		return nil, nil, false, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, h.over.Error(),
+			"ask again: the next gateway begins with the next request")
+	}
+	if h.requests >= maxRequests || h.busy[token] >= maxTokenRequests {
+		return nil, nil, false, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, "too many requests are open",
+			"ask again in a moment")
+	}
+	if t := h.all[key]; t != nil && t.token == token {
+		h.countRequests(t, 1)
+		return t, nil, false, nil
+	}
+	if !begins { // a session of another token counts as unknown
+		return nil, nil, false, refuseAs(http.StatusNotFound, bailey.NotFound,
+			"there is no such session of this token: it ended, was idle for long, or its gateway ended", "begin one with initialize")
+	}
+	if room, err = h.sessionToEvict(token); err != nil {
+		return nil, nil, false, err
+	}
+	t = &httpSession{key: key, token: token, old: old, ready: make(chan struct{}),
+		closed: make(chan struct{}), quiet: make(chan struct{})}
+	t.ctx, t.cancel = context.WithCancelCause(context.Background())
+	h.all[key] = t
+	h.countRequests(t, 1)
+	h.ended.Add(1)
+	return t, room, true, nil
 }
 
 var errEvicted = errors.New("the token began another session, and this one was idle longest")
 
 // countRequests changes the number of requests of a session. The caller must hold mu.
 func (h *HTTP) countRequests(t *httpSession, more int) {
-	if h.busy == nil {
-		h.busy = map[string]int{}
-	}
 	t.open += more
 	h.requests += more
 	if h.busy[t.token] += more; h.busy[t.token] == 0 {
@@ -371,10 +364,7 @@ func (e sessionEndedError) Unwrap() error        { return e.error }
 func (h *HTTP) Close(why error) {
 	h.mu.Lock()
 	h.over = why
-	all := make([]*httpSession, 0, len(h.all))
-	for _, t := range h.all {
-		all = append(all, t)
-	}
+	all := slices.Collect(maps.Values(h.all))
 	h.mu.Unlock()
 	for _, t := range all {
 		go h.endSession(t, why)

@@ -391,8 +391,8 @@ func (t *task) statusResult() *taskResult {
 
 func formatTimeMs(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
-// taskVerb adapts a task method to the SDK and checks its params.
-func (s *session) taskVerb(verb func(context.Context, *taskParams) (*taskResult,
+// taskVerb adapts a task method to the SDK. It checks the params and finds the task.
+func (s *session) taskVerb(verb func(context.Context, *task, *taskParams) (*taskResult,
 	error)) func(context.Context, *sdk.ServerSession, *taskParams) (*taskResult, error) {
 	return func(ctx context.Context, _ *sdk.ServerSession, p *taskParams) (*taskResult, error) {
 		switch {
@@ -401,7 +401,13 @@ func (s *session) taskVerb(verb func(context.Context, *taskParams) (*taskResult,
 		case !hasTasksExtension(p.GetMeta()):
 			return nil, missingTasks()
 		}
-		return verb(ctx, p)
+		s.tasks.mu.Lock()
+		t, err := s.tasks.findTask(p.ID)
+		s.tasks.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		return verb(ctx, t, p)
 	}
 }
 
@@ -415,41 +421,23 @@ func missingCapability(capabilities string) error {
 		Data:    json.RawMessage(`{"requiredCapabilities":` + capabilities + `}`)}
 }
 
-func (s *session) taskGet(_ context.Context, p *taskParams) (*taskResult, error) {
+func (s *session) taskGet(_ context.Context, t *task, _ *taskParams) (*taskResult, error) {
 	s.tasks.mu.Lock()
 	defer s.tasks.mu.Unlock()
-	t, err := s.tasks.findTask(p.ID)
-	if err != nil {
-		return nil, err
-	}
 	r := t.statusResult()
 	r.Inputs, r.Result, r.Error = t.inputs, t.result, t.err
 	return r, nil
 }
 
 // taskUpdate passes on the answer that a person gave in the client.
-func (s *session) taskUpdate(ctx context.Context, p *taskParams) (*taskResult, error) {
-	s.tasks.mu.Lock()
-	t, err := s.tasks.findTask(p.ID)
-	if err != nil {
-		s.tasks.mu.Unlock()
-		return nil, err
-	}
-	s.tasks.mu.Unlock()
-	if err := s.tasks.provideInputs(ctx, t, p.Inputs); err != nil {
-		return nil, err
-	}
-	return &taskResult{Type: "complete"}, nil
+func (s *session) taskUpdate(ctx context.Context, t *task, p *taskParams) (*taskResult, error) {
+	return &taskResult{Type: "complete"}, s.tasks.provideInputs(ctx, t, p.Inputs)
 }
 
 // taskCancel ends the call of a task. The status changes when the call has ended completely.
-func (s *session) taskCancel(_ context.Context, p *taskParams) (*taskResult, error) {
+func (s *session) taskCancel(_ context.Context, t *task, _ *taskParams) (*taskResult, error) {
 	s.tasks.mu.Lock()
 	defer s.tasks.mu.Unlock()
-	t, err := s.tasks.findTask(p.ID)
-	if err != nil {
-		return nil, err
-	}
 	if !t.hasEnded() {
 		t.withdrawn = true
 		t.end(context.Canceled)

@@ -158,11 +158,7 @@ func (s *session) searchCapabilities(ctx context.Context, req *sdk.CallToolReque
 	for _, id := range s.Gate.Search(ctx, q.Words) {
 		// capabilities that are not visible to the session are omitted
 		if t, ok := tools[id]; ok && len(out.Found) < maxFound {
-			schema := t.InputSchema
-			if len(schema) == 0 {
-				schema = json.RawMessage(`{"type":"object"}`)
-			}
-			out.Found = append(out.Found, found{id, t.Description, schema})
+			out.Found = append(out.Found, found{id, t.Description, t.inputSchema()})
 		}
 	}
 	text, err := json.Marshal(out)
@@ -225,18 +221,14 @@ func Export(tools []Tool, format string) (any, error) {
 	if format == twoTool {
 		return searchAndCallSpecs(), nil
 	}
-	byID, ids := map[bailey.CapabilityID]Tool{}, []bailey.CapabilityID{}
-	for _, t := range tools {
-		byID[t.ID] = t
-		ids = append(ids, t.ID)
-	}
-	listed, out := assignNames(ids), []any{}
+	listed, byID := nameTools(tools)
+	out := []any{}
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
 		t := byID[listed[name]]
 		if _, err := convertTool(name, t); err != nil {
 			return nil, err
 		}
-		schema, err := portableSchema(t.InputSchema)
+		schema, err := portableSchema(t.inputSchema())
 		if err != nil {
 			return nil, err
 		}
@@ -272,9 +264,6 @@ func searchAndCallSpecs() []toolSpec {
 
 // portableSchema returns a schema without the keywords of this project, because some model interfaces refuse unknown keywords.
 func portableSchema(schema json.RawMessage) (any, error) {
-	if len(schema) == 0 {
-		return map[string]any{"type": "object"}, nil
-	}
 	var v any
 	if err := json.Unmarshal(schema, &v); err != nil {
 		return nil, err

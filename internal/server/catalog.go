@@ -13,6 +13,7 @@ import (
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/mcp"
 	"bailey/internal/settings"
+	"bailey/internal/toolsearch"
 	"bailey/pack"
 )
 
@@ -151,7 +152,7 @@ func (s *Server) searchCapabilities(_ context.Context, r apitype.SearchRequest,
 	_ gateway.Caller) (apitype.SearchList, error) {
 	out := apitype.SearchList{Capabilities: []apitype.SearchRow{}}
 	stack := s.shelf.profiles.InForce()
-	for _, m := range s.shelf.Catalog().Search(r.Words, r.Limit) {
+	for _, m := range toolsearch.Search(s.shelf.Catalog(), r.Words, r.Limit) {
 		c := m.Capability
 		if admitCapability(stack, c) != nil {
 			continue

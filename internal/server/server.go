@@ -31,6 +31,7 @@ import (
 	"bailey/internal/packstore"
 	"bailey/internal/policy/review"
 	"bailey/internal/receipts"
+	"bailey/internal/toolsearch"
 	"bailey/internal/workspace"
 	"bailey/internal/wrap"
 	"bailey/pack"
@@ -414,7 +415,7 @@ func (d mcpBackend) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
 }
 
 func (d mcpBackend) Search(_ context.Context, words string) (ids []bailey.CapabilityID) {
-	for _, m := range d.s.shelf.Catalog().Search(words, 0) {
+	for _, m := range toolsearch.Search(d.s.shelf.Catalog(), words, 0) {
 		ids = append(ids, m.Capability.ID)
 	}
 	return ids

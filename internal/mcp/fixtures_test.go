@@ -5,20 +5,37 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// NewFixtures returns a front end for the MCP conformance suite. It has only the tools, resources and prompts of the
-// suite. It accepts every client. The scenario of the same name in the suite describes each fixture.
-func NewFixtures(log *slog.Logger) *HTTP {
-	h := newHTTP(HTTPConfig{Log: log, Enter: func(context.Context, Caller) (Config, func(), error) {
-		return Config{Log: log, Hide: func(text string) string { return text }}, func() {}, nil
-	}}, sdk.NewMemoryEventStore(nil))
+// newFixtures returns a front end with only the tools, resources and prompts of MCP's conformance suite. The scenario of
+// the same name in the suite describes each fixture.
+func newFixtures(t *testing.T) *HTTP {
+	t.Helper()
+	h, err := NewHTTP(HTTPConfig{
+		Admit: func(string) (Caller, error) { return Caller{}, nil },
+		Enter: func(context.Context, Caller) (Config, func(), error) {
+			return Config{Hide: strings.Clone}, func() {}, nil
+		},
+		Hide: strings.Clone,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	h.open = newFixtureServer
+	// the suite asks for replays of a stream, which the front end does not offer
+	options := sdk.StreamableHTTPOptions{MaxRequestBodyBytes: maxLine, DisableLocalhostProtection: true,
+		EventStore: sdk.NewMemoryEventStore(nil)}
+	server := func(r *http.Request) *sdk.Server { return sessionOf(r).server }
+	h.old = sdk.NewStreamableHTTPHandler(server, &options)
+	options.Stateless = true
+	h.newest = sdk.NewStreamableHTTPHandler(server, &options)
 	return h
 }
 
@@ -288,20 +305,4 @@ func (s *session) fixtureTask(ctx context.Context, req *sdk.CallToolRequest) (re
 			}})
 	}
 	return nil, false, nil
-}
-
-// echoMessage is the input and output of the echo tool.
-type echoMessage struct {
-	Message string `json:"message"`
-}
-
-// Echo serves one tool, echo, over standard input and output. It uses only the SDK. Benchmarks compare this front end
-// with it.
-func Echo(ctx context.Context) error {
-	server := sdk.NewServer(&sdk.Implementation{Name: "echo", Version: "1"}, nil)
-	sdk.AddTool(server, &sdk.Tool{Name: "echo", Description: "Say it again."},
-		func(_ context.Context, _ *sdk.CallToolRequest, in echoMessage) (*sdk.CallToolResult, any, error) {
-			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: in.Message}}}, nil, nil
-		})
-	return server.Run(ctx, &sdk.StdioTransport{})
 }

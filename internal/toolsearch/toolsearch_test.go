@@ -1,4 +1,4 @@
-package pack
+package toolsearch
 
 import (
 	"os"
@@ -7,15 +7,27 @@ import (
 	"testing"
 	"testing/fstest"
 	"unicode/utf8"
+
+	"bailey/pack"
 )
 
-func builtin(t testing.TB) *Catalog {
+func builtin(t testing.TB) *pack.Catalog {
 	t.Helper()
-	c, err := LoadBuiltin(os.DirFS("../packs"))
+	c, err := pack.LoadBuiltin(os.DirFS("../../packs"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// named returns a pack whose capabilities have the names and nothing else.
+func named(pack string, names ...string) *fstest.MapFile {
+	var b strings.Builder
+	b.WriteString("name: " + pack + "\nversion: '1'\ncapabilities:\n")
+	for _, n := range names {
+		b.WriteString("  - {name: " + n + ", risk: low, sideEffectClass: none, reversibility: readOnly, backend: {type: subprocess, command: x}}\n")
+	}
+	return &fstest.MapFile{Data: []byte(b.String())}
 }
 
 func idsOf(found []Match) string {
@@ -42,7 +54,7 @@ func TestSearchRanks(t *testing.T) {
 		"message":                      "system.echo",
 		"git_status":                   "git.status",
 	} {
-		if found := idsOf(c.Search(question, 0)); strings.SplitN(found, " ", 2)[0] != first {
+		if found := idsOf(Search(c, question, 0)); strings.SplitN(found, " ", 2)[0] != first {
 			t.Errorf("%q finds %q, want %s first", question, found, first)
 		}
 	}
@@ -51,23 +63,23 @@ func TestSearchRanks(t *testing.T) {
 func TestSearchFindsNothing(t *testing.T) {
 	c := builtin(t)
 	for _, question := range []string{"", " ", "the of and", "zookeeper", "x", "\x00\xff", "☃", strings.Repeat("z", 1<<20)} {
-		if found := c.Search(question, 0); len(found) != 0 {
+		if found := Search(c, question, 0); len(found) != 0 {
 			t.Errorf("%.20q finds %s", question, idsOf(found))
 		}
 	}
 }
 
 func TestSearchTiesAndLimits(t *testing.T) {
-	c, err := Load(fstest.MapFS{"a/pack.yaml": named("zeta", "run", "ran"), "b/pack.yaml": named("alpha", "run"), "c/pack.yaml": named("omicron", "run")})
+	c, err := pack.Load(fstest.MapFS{"a/pack.yaml": named("zeta", "run", "ran"), "b/pack.yaml": named("alpha", "run"), "c/pack.yaml": named("omicron", "run")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for limit, want := range map[int]string{0: "alpha.run omicron.run zeta.run", -1: "alpha.run omicron.run zeta.run", 2: "alpha.run omicron.run", 9: "alpha.run omicron.run zeta.run"} {
-		if found := idsOf(c.Search("run", limit)); found != want {
+		if found := idsOf(Search(c, "run", limit)); found != want {
 			t.Errorf("limit %d: %s, want %s", limit, found, want)
 		}
 	}
-	if found := idsOf(c.Search("zeta run", 0)); found != "zeta.run zeta.ran alpha.run omicron.run" && found != "zeta.run alpha.run omicron.run zeta.ran" {
+	if found := idsOf(Search(c, "zeta run", 0)); found != "zeta.run zeta.ran alpha.run omicron.run" && found != "zeta.run alpha.run omicron.run zeta.ran" {
 		t.Errorf("both words first, then one: %s", found)
 	}
 }
@@ -81,12 +93,12 @@ func TestWords(t *testing.T) {
 }
 
 func FuzzSearch(f *testing.F) {
-	c := builtin(f)
+	x := newIndex(builtin(f))
 	for _, seed := range []string{"git log", "satus", "\xff\xfe", "ÄÖ maxCount", strings.Repeat("ab ", 5000)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, question string) {
-		found := c.Search(question, 3)
+		found := x.search(question, 3)
 		if len(found) > 3 {
 			t.Errorf("%d matches over the limit", len(found))
 		}

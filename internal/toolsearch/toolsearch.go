@@ -1,16 +1,21 @@
-package pack
+// Package toolsearch finds capabilities by the words of a question.
+package toolsearch
 
 import (
+	"cmp"
 	"math"
+	"regexp"
 	"slices"
-	"sort"
 	"strings"
+	"sync"
 	"unicode"
+
+	"bailey/pack"
 )
 
 // Match is a search result. A higher score is better; only the order has a meaning.
 type Match struct {
-	Capability *Capability
+	Capability *pack.Capability
 	Score      float64
 }
 
@@ -33,6 +38,7 @@ const (
 const (
 	maxAsked    = 16 // words
 	maxQuestion = 4 << 10
+	maxWord     = 64 // bytes
 )
 
 // Search returns the capabilities that match the question, best first and then by id, at most limit of them, or all if
@@ -40,116 +46,111 @@ const (
 // of the pack or the docs. It may match exactly, in another form, as a prefix, as a synonym or with a misspelling. A
 // word counts for more if it is rare or if its part of the manifest has few words. A capability that has all the words
 // scores higher.
-func (c *Catalog) Search(question string, limit int) []Match {
-	asked := askedWords(question)
-	all := c.All()
-	worth := make([][]float64, len(all)) // by capability, then by word
-	having := make([]int, len(asked))
-	fields, known := make([][]searchField, len(all)), make([]bool, len(asked))
-	about := map[string]searchField{}
-	for _, p := range c.packs {
-		about[p.Name] = newField(inPack, splitWords(p.Description))
+func Search(c *pack.Catalog, question string, limit int) []Match {
+	return newIndex(c).search(question, limit)
+}
+
+func (x index) search(question string, limit int) []Match {
+	asked, hits := askedWords(question), make([]int, len(x.all))
+	found := make([]Match, len(x.all))
+	for i, m := range x.all {
+		found[i].Capability = m
 	}
-	for i, m := range all {
-		fields[i] = append(m.searchFields(), about[m.Pack])
-		for k, word := range asked {
-			known[k] = known[k] || slices.ContainsFunc(fields[i], func(f searchField) bool {
-				return slices.Contains(f.words, word.text) || slices.Contains(f.stems, word.stem)
-			})
-		}
-	}
-	for i := range all {
-		worth[i] = make([]float64, len(asked))
-		for k, word := range asked {
-			if worth[i][k] = bestIn(fields[i], word, !known[k]); worth[i][k] > 0 {
-				having[k]++
+	for _, word := range asked {
+		worth, having := x.weighWord(word)
+		// inverse document frequency of BM25
+		rarity := math.Log(1 + (float64(len(worth))-having+0.5)/(having+0.5))
+		for i, w := range worth {
+			if w > 0 {
+				found[i].Score += w * rarity
+				hits[i]++
 			}
 		}
 	}
-	var found []Match
-	for i, m := range all {
-		if s := searchScore(worth[i], having, len(all)); s > 0 {
-			found = append(found, Match{m, s})
-		}
+	for i, n := range hits {
+		found[i].Score *= float64(n) / float64(max(len(asked), 1))
 	}
-	sort.SliceStable(found, func(i, k int) bool { return found[i].Score > found[k].Score }) // All is sorted by id
+	found = slices.DeleteFunc(found, func(m Match) bool { return m.Score == 0 })
+	slices.SortStableFunc(found, func(a, b Match) int { return cmp.Compare(b.Score, a.Score) }) // All is sorted by id
 	if limit > 0 {
 		found = found[:min(limit, len(found))]
 	}
 	return found
 }
 
-// searchScore adds the worth of the words, each weighted by its rarity (inverse document frequency of BM25), and reduces the
-// sum for missing words.
-func searchScore(worth []float64, having []int, total int) float64 {
-	sum, hits := 0.0, 0
-	for k, w := range worth {
-		if w > 0 {
-			n := float64(having[k])
-			sum += w * math.Log(1+(float64(total)-n+0.5)/(n+0.5))
-			hits++
-		}
-	}
-	if hits == 0 {
-		return 0
-	}
-	return sum * float64(hits) / float64(len(worth))
+// index contains the words of all capabilities.
+type index struct {
+	all    []*pack.Capability
+	fields [][]field         // by capability
+	stems  map[string]string // by word
 }
 
-// searchField contains the words of one part of a manifest and the worth of each word.
-type searchField struct {
-	words, stems []string
-	worth        float64
+// field contains the words of one part of a manifest and the worth of each word.
+type field struct {
+	words []string
+	worth float64
+}
+
+func newIndex(c *pack.Catalog) index {
+	x := index{all: c.All(), stems: map[string]string{}}
+	about := map[string]field{}
+	for _, p := range c.Packs() {
+		about[p.Name] = x.newField(inPack, p.Description)
+	}
+	for _, m := range x.all {
+		_, action, _ := strings.Cut(string(m.ID), ".")
+		joined := strings.Join(splitWords(action), "") // branch-list also matches branchlist
+		x.fields = append(x.fields, []field{
+			x.newField(inID, string(m.ID)+" "+m.Pack+" "+joined),
+			x.newField(inDescription, m.Description+" "+strings.Join(m.ArgvPattern(), " ")),
+			x.newField(inInputs, strings.Join(m.InputNames(), " ")),
+			x.newField(inDocs, m.Docs+" "+m.InputText()),
+			about[m.Pack],
+		})
+	}
+	return x
 }
 
 // usual is the number of words in a part at which each one has the full weight. In a longer part each word counts for
 // less.
 const usual = 12
 
-func newField(worth float64, words []string) searchField {
-	f := searchField{words: words, worth: worth * usual / (0.9*usual + 0.1*max(float64(len(words)), usual/2))}
+func (x index) newField(worth float64, text string) field {
+	words := splitWords(text)
 	for _, w := range words {
-		f.stems = append(f.stems, wordStem(w))
+		x.stems[w] = wordStem(w)
 	}
-	return f
+	return field{words, worth * usual / (0.9*usual + 0.1*max(float64(len(words)), usual/2))}
 }
 
-func (m *Capability) searchFields() []searchField {
-	_, action, _ := strings.Cut(string(m.ID), ".")
-	id := splitWords(string(m.ID) + " " + m.Pack)
-	id = append(id, strings.Join(splitWords(action), "")) // branch-list also matches branchlist
-	docs := splitWords(m.Docs)
-	for _, name := range m.schema.names {
-		docs = append(docs, splitWords(m.schema.props[name].Description)...)
+// weighWord returns the worth of a word for each capability, and the number of those that have it. A word is treated as
+// a misspelling only if no capability contains it.
+func (x index) weighWord(word searchWord) (worth []float64, having float64) {
+	_, known := x.stems[word.text]
+	for _, stem := range x.stems {
+		known = known || stem == word.stem
 	}
-	return []searchField{
-		newField(inID, id),
-		newField(inDescription, splitWords(m.Description+" "+strings.Join(m.ArgvPattern(), " "))),
-		newField(inInputs, splitWords(strings.Join(m.InputNames(), " "))),
-		newField(inDocs, docs),
-	}
-}
-
-// InputNames returns the names of the inputs, sorted.
-func (m *Capability) InputNames() []string { return slices.Clone(m.schema.names) }
-
-// bestIn returns the worth of a word for a capability. A word is treated as a misspelling only if no capability
-// contains it.
-func bestIn(fields []searchField, word searchWord, misspelt bool) float64 {
-	best := 0.0
-	for _, f := range fields {
-		for i, w := range f.words {
-			like := wordSimilarity(word.text, w, misspelt)
-			switch {
-			case word.stem == f.stems[i]:
-				like = max(like, otherForm)
-			case slices.Contains(word.alike, f.stems[i]):
-				like = max(like, otherWord)
-			}
-			best = max(best, f.worth*like)
+	like := map[string]float64{} // by word
+	for w, stem := range x.stems {
+		switch like[w] = wordSimilarity(word.text, w, !known); {
+		case stem == word.stem:
+			like[w] = max(like[w], otherForm)
+		case slices.Contains(word.alike, stem):
+			like[w] = max(like[w], otherWord)
 		}
 	}
-	return best
+	worth = make([]float64, len(x.fields))
+	for i, fields := range x.fields {
+		for _, f := range fields {
+			for _, w := range f.words {
+				worth[i] = max(worth[i], f.worth*like[w])
+			}
+		}
+		if worth[i] > 0 {
+			having++
+		}
+	}
+	return worth, having
 }
 
 // wordSimilarity returns 1 for the same word and 0 for a different one. Prefixes count from two letters, endings such as a
@@ -163,7 +164,7 @@ func wordSimilarity(asked, word string, misspelt bool) float64 {
 		return 0.5 + 0.4*float64(short)/float64(long)
 	case long >= 3 && short-long <= 3 && strings.HasPrefix(asked, word):
 		return 0.7
-	case misspelt && short >= 4 && long >= 4 && editDistance(asked, word) <= short/3:
+	case misspelt && short >= 4 && long >= 4 && pack.EditDistance(asked, word) <= short/3:
 		return 0.4
 	}
 	return 0
@@ -173,6 +174,7 @@ func wordSimilarity(asked, word string, misspelt bool) float64 {
 func askedWords(question string) []searchWord {
 	var asked []searchWord
 	for _, w := range splitWords(question[:min(len(question), maxQuestion)]) {
+		w = strings.ToValidUTF8(w[:min(len(w), maxWord)], "")
 		if len(asked) < maxAsked && !strings.Contains(filler, " "+w+" ") &&
 			!slices.ContainsFunc(asked, func(a searchWord) bool { return a.text == w }) {
 			asked = append(asked, newWanted(w))
@@ -181,30 +183,13 @@ func askedWords(question string) []searchWord {
 	return asked
 }
 
-// splitWords splits text into lower-case words of letters and digits. For example, "maxCount" is two words. The length of
-// each is limited.
+// camelCase matches the end of one word and the beginning of the next one.
+var camelCase = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(\p{Ll})(\p{Lu})`) })
+
+// splitWords splits text into lower-case words of letters and digits. For example, "maxCount" is two words.
 func splitWords(text string) []string {
-	var list []string
-	var b strings.Builder
-	flush := func() {
-		if b.Len() > 0 {
-			list = append(list, clipText(b.String()))
-			b.Reset()
-		}
-	}
-	lower := false
-	for _, r := range text {
-		letter := unicode.IsLetter(r) || unicode.IsDigit(r)
-		if !letter || lower && unicode.IsUpper(r) {
-			flush()
-		}
-		if letter {
-			b.WriteRune(unicode.ToLower(r))
-		}
-		lower = unicode.IsLower(r)
-	}
-	flush()
-	return list
+	text = strings.ToLower(camelCase().ReplaceAllString(text, "$1 $2"))
+	return strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
 // filler contains words that carry no meaning in a search.

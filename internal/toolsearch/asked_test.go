@@ -1,4 +1,4 @@
-package pack
+package toolsearch
 
 import (
 	"slices"
@@ -44,7 +44,7 @@ func TestQuestions(t *testing.T) {
 		"environment variables of a container":      "docker.inspect",
 	} {
 		var first []string
-		for _, m := range c.Search(question, 3) {
+		for _, m := range Search(c, question, 3) {
 			first = append(first, string(m.Capability.ID))
 		}
 		if !slices.Contains(first, want) {
