@@ -27,7 +27,7 @@ var mutations = []struct {
 	{"another agent's token is none", "internal/gateway/agents.go",
 		`if t.ID == "" || t.Agent != p.Agent {`, `if t.ID == "" {`, "./internal/gateway"},
 	{"a session of HTTP is its token's own", "internal/mcp/seats.go",
-		"t != nil && t.token == who.Principal.Token {", "t != nil {", "./internal/mcp"},
+		"t != nil && t.token == token {", "t != nil {", "./internal/mcp"},
 	{"a name that leads here is not the door's", "internal/mcp/http.go",
 		"	if !has(f.Hosts, r.Host) {", "	if false {", "./internal/mcp"},
 	{"a page of another origin may not ask", "internal/mcp/http.go",
