@@ -241,12 +241,7 @@ func openSalt(home localapi.Home) ([]byte, error) {
 	}
 	salt = make([]byte, saltSize)
 	rand.Read(salt) // never fails (crypto/rand)
-	root, err := os.OpenRoot(string(home))
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	return salt, safefile.Replace(root, saltName, salt, 0o600, func() error { return nil })
+	return salt, safefile.Put(string(home), saltName, salt, 0o600, nil)
 }
 
 // byClient is the operator right of an answer that an agent's client gave for its user. Only the client's word supports

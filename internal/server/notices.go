@@ -85,12 +85,7 @@ func (s *Server) makeNotifyKey(ctx context.Context, r apitype.NotifyKeyRequest,
 	}
 	key = notify.NewKey()
 	out.Made, out.Fingerprint = true, key.Fingerprint()
-	root, err := os.OpenRoot(string(s.home))
-	if err != nil {
-		return out, err
-	}
-	defer root.Close()
-	return out, safefile.Replace(root, notifyKeyName, fmt.Appendln(nil, key.Text().Reveal()), 0o600, func() error {
+	return out, safefile.Put(string(s.home), notifyKeyName, fmt.Appendln(nil, key.Text().Reveal()), 0o600, func() error {
 		return s.scribe.recordEvent(ctx, apitype.NotifyKeyEvent,
 			notifyEvent{Fingerprint: out.Fingerprint, Operator: from.Operator, Person: from.Principal.Person})
 	})

@@ -55,7 +55,7 @@ func (s *Server) showStatus(ctx context.Context, _ localapi.None, from gateway.C
 	out.Redaction = s.desk.settings.Applied().Redaction
 	s.Rules.fillStatus(&out)
 	out.Hooks = s.hooks.book.Status()
-	_, out.Packed = packstore.LoadInstalled(s.home, s.packed.currentState())
+	_, out.Packed = packstore.LoadInstalled(s.home, s.packed.known.Load())
 	out.Profile = ProfileStatus(s.shelf.profiles)
 	out.Notify = s.notifyState()
 	if k := s.kill.State(); k.On() {
