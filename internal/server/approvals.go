@@ -173,7 +173,7 @@ func (s *Server) denyQuestion(ctx context.Context, r apitype.QuestionDenial,
 // approverOfAnswer determines the approver of an answer from the current settings. If the settings name approvers, one of them
 // must have signed the answer. Otherwise the answer counts as the operator's own.
 func (s *Server) approverOfAnswer(text []byte, g approve.Given) (approve.Approver, error) {
-	return verifyAnswer(text, g, s.desk.settings.Applied().Approvers)
+	return verifyAnswer(text, g, s.settings.Applied().Approvers)
 }
 
 func verifyAnswer(text []byte, g approve.Given, trusted []settings.Approver) (a approve.Approver, err error) {
@@ -277,7 +277,7 @@ func (d mcpBackend) Question(_ context.Context, from bailey.Call, id bailey.Appr
 		return mcp.Question{}, bailey.NotFound.Errorf("call again: it says what became of it",
 			"no question %q of this session is open", id)
 	}
-	trusted := d.s.desk.settings.Applied().Approvers
+	trusted := d.s.settings.Applied().Approvers
 	return mcp.Question{Question: open[i].Question, Local: d.canAskUser(from) &&
 		canGrantUnsigned(open[i].Question, trusted)}, nil
 }
@@ -290,7 +290,7 @@ func (d mcpBackend) canAskUser(from bailey.Call) bool {
 		return false
 	}
 	name, _, _ := strings.Cut(from.Client, "/")
-	return slices.Contains(d.s.desk.settings.Applied().Agents.Asking, name)
+	return slices.Contains(d.s.settings.Applied().Agents.Asking, name)
 }
 
 // Answer handles an answer that came through a client. The answer counts as the client's own, so the ledger names no

@@ -15,6 +15,7 @@ import (
 	"bailey/hook"
 	"bailey/internal/applied"
 	"bailey/internal/gateway"
+	"bailey/internal/hooks"
 	"bailey/internal/ledger"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
@@ -68,7 +69,8 @@ func (s *Server) hookRow(ctx context.Context, session bailey.SessionID, place in
 	applied int) apitype.HookRow {
 	r := apitype.HookRow{Hook: place, Line: h.Line, Event: h.Event, Argv: h.Argv, Matcher: h.Matcher,
 		Applied: applied > 0}
-	if w, ok := s.hooks.lastWarning(applied); ok {
+	if last, ok := s.hooks.warnings.Load(applied); ok {
+		w := last.(hooks.Warning)
 		w.Text, w.Hint = s.redaction.Text(session, w.Text), s.redaction.Text(session, w.Hint)
 		r.Warned = &w
 	}
@@ -88,7 +90,7 @@ func (s *Server) applyHooks(ctx context.Context, r apitype.HooksRequest,
 	p, err := s.hooks.book.applyFile(ctx, r, from)
 	if err == nil {
 		s.hooks.chain.Forget("")
-		s.hooks.clearWarnings()
+		s.hooks.warnings.Clear()
 	}
 	return p, err
 }

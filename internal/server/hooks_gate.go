@@ -26,38 +26,10 @@ import (
 
 // hookGate implements the Hooks of the gate with the applied hooks.json. Hooks see only redacted data.
 type hookGate struct {
-	book  *hookStore
-	chain *hooks.Dispatcher
-	log   *slog.Logger
-	*hookWarnings
-}
-
-// hookWarnings holds the last warning of each hook, by its place, until hooks are applied again.
-type hookWarnings struct {
-	mu   sync.Mutex
-	last map[int]hooks.Warning // guarded by mu
-}
-
-func (w *hookWarnings) setWarning(n int, last hooks.Warning) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.last == nil {
-		w.last = map[int]hooks.Warning{}
-	}
-	w.last[n] = last
-}
-
-func (w *hookWarnings) lastWarning(n int) (hooks.Warning, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	last, ok := w.last[n]
-	return last, ok
-}
-
-func (w *hookWarnings) clearWarnings() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.last = nil
+	book     *hookStore
+	chain    *hooks.Dispatcher
+	log      *slog.Logger
+	warnings *sync.Map // the last [hooks.Warning] of each hook, by its place, until hooks are applied again
 }
 
 // runChain runs the chain for an event, and returns the hooks that ran, in the form of receipts.
@@ -76,7 +48,7 @@ func (g hookGate) askAll(ctx context.Context, e hook.Event) (hook.Outcome, []hoo
 	o, asked := g.chain.Ask(ctx, e)
 	for _, a := range asked {
 		for _, w := range a.Warning {
-			g.setWarning(a.Hook, w)
+			g.warnings.Store(a.Hook, w)
 			g.log.Warn("a hook", "kind", w.Kind, "event", a.Event, "hook", a.Hook, "program", a.Program, "session",
 				a.Session, "why", w.Text, "cure", w.Hint)
 		}
@@ -273,7 +245,7 @@ func (s *Server) openHooks(home localapi.Home, masks []string) error {
 	if err != nil {
 		return err
 	}
-	s.hooks = hookGate{book: book, log: s.Log, hookWarnings: &hookWarnings{},
+	s.hooks = hookGate{book: book, log: s.Log, warnings: &sync.Map{},
 		chain: NewChain(hooks.Config{Applied: book.Config, Cages: s.cages}, EgressPlanner{Settings: s.networkSettings},
 			masks, s.writableDirs)}
 	return nil
@@ -304,7 +276,7 @@ func NewChain(c hooks.Config, w EgressPlanner, masks []string, workspaces func()
 
 // writableDirs returns the directories that agents may write, with their calls or by themselves inside the agent jail.
 func (s *Server) writableDirs() (dirs []string) {
-	dirs = append(dirs, s.desk.settings.Applied().Workspaces...)
+	dirs = append(dirs, s.settings.Applied().Workspaces...)
 	if s.sessions != nil {
 		dirs = append(dirs, s.sessions.Projects()...)
 	}

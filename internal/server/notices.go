@@ -21,7 +21,7 @@ const notifyKeyName = "notify.key"
 
 // notifySettings returns the notification channels that the current settings enable.
 func (s *Server) notifySettings() notify.Settings {
-	n := s.desk.settings.Applied().Notify
+	n := s.settings.Applied().Notify
 	return notify.Settings{Desktop: n.Desktop, Webhook: n.URL}
 }
 

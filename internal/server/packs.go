@@ -437,10 +437,7 @@ func (s *Server) packOnboard(ctx context.Context, asked apitype.OnboardQuery,
 		return none, bailey.Invalid.New("an onboarding names a tool and a plan", "")
 	}
 	asked.Operator, asked.Person = from.Operator, from.Principal.Person
-	cage := asked.Cage
-	if cage.Plan = asked.Plan; s.redaction.Value(from.Session.ID, cage.Plan) != any(cage.Plan) {
-		cage.Plan = ""
-	}
+	cage := s.hidePlan(from.Session.ID, asked.Cage, asked.Plan)
 	event, err := s.redactValue(from.Session.ID, asked.OnboardEvent)
 	if err != nil {
 		return none, err

@@ -66,7 +66,7 @@ type Server struct {
 	redaction  *gateway.Redaction
 	kept       *gateway.Kept
 	workspaces *workspace.Workspaces
-	desk       *settingsHandler
+	settings   *gateway.Settings
 	packed     *packStore
 	hook       agenthook.Config
 	live       gateway.Live
@@ -118,7 +118,7 @@ func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Red
 		Handlers: s.handlers(), Means: s.resolveArgv, MCP: s.serveMCP, Live: &s.live, Kept: s.kept,
 		Sessions: s.sessions,
 		Begin:    s.hooks.runSessionStart, End: s.hooks.runSessionEnd, Agents: s.agents,
-		TokenRequired: func() bool { return s.desk.settings.Applied().Agents.Required },
+		TokenRequired: func() bool { return s.settings.Applied().Agents.Required },
 	})
 	if err != nil {
 		return s, err
@@ -128,7 +128,7 @@ func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Red
 	}
 	return s, s.scribe.recordEvent(ctx, "gateway.start", map[string]any{
 		"version": apitype.Version, "pid": os.Getpid(), "policy": s.Rules.Engine().Digest(), "packs": s.packVersions(),
-		"manifests": s.manifestsDigest(), "settings": s.desk.settings.Digest(), "hooks": s.hooks.book.Applied().Digest,
+		"manifests": s.manifestsDigest(), "settings": s.settings.Digest(), "hooks": s.hooks.book.Applied().Digest,
 	})
 }
 
@@ -158,8 +158,8 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 		s.redaction = gateway.NewRedaction()
 	}
 	s.redaction.Tell = s.meter.Redacted
-	if s.desk, err = openSettingsHandler(home, workspaces, s.redaction, s.scribe.lore, s.scribe.recordEvent,
-		s.Log); err != nil {
+	if s.settings, err = gateway.OpenSettings(home, workspaces, s.redaction, s.scribe.lore.Settings,
+		s.scribe.recordEvent, s.Log); err != nil {
 		return nil, err
 	}
 	if s.notary, err = openNotary(home, s.ledger, signed, s.newKeyring(home)); err != nil {
@@ -243,7 +243,7 @@ func OpenJail(masks []string, warn func(error)) (*jail.Jail, error) {
 
 // policySigners returns the trusted keys of the settings.
 func (s *Server) policySigners() []string {
-	return s.desk.settings.Applied().Signers
+	return s.settings.Applied().Signers
 }
 
 // manifestsDigest returns a digest over all capabilities: SHA-256, in hex, of the sorted lines with the id and the manifest
@@ -340,7 +340,7 @@ func (s *Server) mcpConfig(from bailey.Call, stdio bool) mcp.Config {
 	return mcp.Config{
 		Gate: mcpBackend{s, stdio}, Principal: from.Principal, Session: from.Session, Dir: from.Dir,
 		Version: apitype.Version, Log: s.Log,
-		Listed: s.desk.settings.Applied().Agents.Listed,
+		Listed: s.settings.Applied().Agents.Listed,
 		Hide:   func(text string) string { return s.redaction.Text(from.Session.ID, text) },
 	}
 }
@@ -459,7 +459,7 @@ func agentDescription(m *pack.Capability) string {
 
 // hasMissingService reports whether a call needs a broker or a daemon that is not available.
 func (s *Server) hasMissingService(m *pack.Capability) bool {
-	if len(m.Wants()) > 0 && s.desk.settings.Applied().Broker == nil {
+	if len(m.Wants()) > 0 && s.settings.Applied().Broker == nil {
 		return true
 	}
 	api := m.API()

@@ -48,11 +48,11 @@ func (s *Server) showStatus(ctx context.Context, _ localapi.None, from gateway.C
 	if s.Bare {
 		out.Cage = bareCage()
 	}
-	out.Broker = askBroker(ctx, s.desk.settings.Applied().Broker)
+	out.Broker = askBroker(ctx, s.settings.Applied().Broker)
 	if out.Broker != nil {
 		out.Broker.Key = s.newKeyring(s.home).keyLocation()
 	}
-	out.Redaction = s.desk.settings.Applied().Redaction
+	out.Redaction = s.settings.Applied().Redaction
 	s.Rules.fillStatus(&out)
 	out.Hooks = s.hooks.book.Status()
 	_, out.Packed = packstore.LoadInstalled(s.home, s.packed.known.Load())
@@ -65,7 +65,7 @@ func (s *Server) showStatus(ctx context.Context, _ localapi.None, from gateway.C
 		out.Kept = &apitype.KeptStatus{Sessions: n, Until: until}
 	}
 	out.Asked = newAskedStatus(s.Queue)
-	if st, err := s.desk.settings.State(""); err != nil || st.Changed {
+	if st, err := s.settings.State(""); err != nil || st.Changed {
 		out.Settings = settings.FileName + " is not what was applied, and the next gateway will not use it"
 	}
 	out.Calls, out.Sessions = s.live.Now()
