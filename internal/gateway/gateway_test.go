@@ -93,8 +93,12 @@ func start(t *testing.T, set func(*Config)) (*echoGate, *localapi.Client, chan e
 			_, err := io.Copy(conn, conn)
 			return err
 		},
-		Note: func(context.Context, string, any) error { return nil },
+		Note:  func(context.Context, string, any) error { return nil },
+		Means: func([]string) (Meant, error) { return Meant{}, errors.New("no words mean anything here") },
+		Begin: func(context.Context, bailey.Call) error { return nil }, End: func(context.Context, bailey.Call) {},
+		Live: &Live{}, TokenRequired: func() bool { return false },
 	}
+	c.Sessions, c.Agents = NewSessions(nil, c.Note), NewAgents(KnownAgents{}, c.Note)
 	if set != nil {
 		set(&c)
 	}

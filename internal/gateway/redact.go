@@ -42,13 +42,12 @@ type redaction struct {
 }
 
 // redactStream serves one stream. It writes the text only to the client.
-func (g *Gateway) redactStream(ctx context.Context, conn *peer.Conn, q localapi.Query, from bailey.Call) {
+func (g *Gateway) redactStream(ctx context.Context, conn *peer.Conn, q localapi.Query, from bailey.Call) error {
 	select {
 	case g.streams <- struct{}{}:
 		defer func() { <-g.streams }()
 	default:
-		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(errBusy))
-		return
+		return errBusy
 	}
 	r, err := g.newRedaction(ctx, conn, q, from)
 	if err == nil {
@@ -63,8 +62,7 @@ func (g *Gateway) redactStream(ctx context.Context, conn *peer.Conn, q localapi.
 	}
 	bad := badLine{}
 	if err != nil && !errors.As(err, &bad) {
-		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
-		return
+		return err
 	}
 	result := r.buildResult()
 	if r.q.Mode != localapi.Report &&
@@ -78,6 +76,7 @@ func (g *Gateway) redactStream(ctx context.Context, conn *peer.Conn, q localapi.
 	if conn.WriteJSON(localapi.FrameResult, result) != nil && q.Redact.Session == "" {
 		g.Kept.dropTable(r.session) // no client knows of it
 	}
+	return nil
 }
 
 // newRedaction finds or creates the session and records a restoring, before any input is read.

@@ -384,7 +384,7 @@ func (g *Gateway) startSession(ctx context.Context, from bailey.Call) error {
 	err := g.Sessions.startOnce(id, func() error { return g.Begin(ctx, from) }, func() { g.End(g.last, from) })
 	if err != nil {
 		g.Log.Info("a session did not begin", "session", id, "err", err)
-		return redactFailure(err, g.Redaction, id).Err()
+		return redactError(err, g.Redaction, id)
 	}
 	return nil
 }
