@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	DefaultTokenTTL = 30 * 24 * time.Hour
-	MaxTokenTTL     = 366 * 24 * time.Hour
+	defaultTokenTTL = 30 * 24 * time.Hour
+	maxTokenTTL     = 366 * 24 * time.Hour
 	maxTokens       = 1000 // valid tokens; as many ended ones are kept, to report how they ended
 	maxAgents       = 1000
 	maxScope        = 64
@@ -121,13 +121,13 @@ func NewAgents(known KnownAgents, note func(context.Context, string, any) error)
 type Grant struct {
 	Agent    string
 	Scope    []string
-	TTL      time.Duration // 0: [DefaultTokenTTL]
+	TTL      time.Duration // 0: [defaultTokenTTL]
 	Operator localapi.Operator
 	Person   string
 }
 
-// AgentName reports whether name is a valid name of an agent.
-func AgentName(name string) bool {
+// isAgentName reports whether name is a valid name of an agent.
+func isAgentName(name string) bool {
 	return len(name) > 0 && len(name) <= 64 && name != apitype.LocalAgent &&
 		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == "" &&
 		strings.Trim(name[:1], "abcdefghijklmnopqrstuvwxyz0123456789") == ""
@@ -135,7 +135,7 @@ func AgentName(name string) bool {
 
 // Add adds an agent and issues its first token.
 func (a *Agents) Add(ctx context.Context, g Grant) (bearer string, t apitype.Token, err error) {
-	if !AgentName(g.Agent) {
+	if !isAgentName(g.Agent) {
 		return "", t, bailey.Invalid.New("an agent's name is of a-z, 0-9, dot, dash and underscore, begins with a letter or digit, is 64 bytes long at most and not "+apitype.LocalAgent,
 			"choose another name")
 	}
@@ -176,7 +176,7 @@ func (a *Agents) Issue(ctx context.Context, g Grant) (bearer string, t apitype.T
 // gets that of the newest token, because a rotation should not widen it.
 func (a *Agents) Rotate(ctx context.Context, g Grant,
 	overlap time.Duration) (bearer string, t apitype.Token, err error) {
-	if overlap < 0 || overlap > DefaultTokenTTL {
+	if overlap < 0 || overlap > defaultTokenTTL {
 		return "", t, bailey.Invalid.New("an overlap is between nothing and 30 days", "--overlap 24h, for one")
 	}
 	if bearer, t, err = a.newToken(g); err != nil {
@@ -328,9 +328,9 @@ func (a *Agents) newToken(g Grant) (bearer string, t apitype.Token, err error) {
 		return "", apitype.Token{}, bailey.Invalid.New(message, hint)
 	}
 	if g.TTL == 0 {
-		g.TTL = DefaultTokenTTL
+		g.TTL = defaultTokenTTL
 	}
-	if g.TTL < time.Second || g.TTL > MaxTokenTTL {
+	if g.TTL < time.Second || g.TTL > maxTokenTTL {
 		return invalid("a token counts for a second at least and 366 days at most", "--expires 30d, for one")
 	}
 	if len(g.Scope) > maxScope {

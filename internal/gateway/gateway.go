@@ -123,11 +123,11 @@ func Listen(c Config) (*Gateway, error) {
 	return g, err
 }
 
-// ErrIdle, ErrReplaced and ErrStopped are the reasons why a gateway ends without a signal.
+// errIdle, errReplaced and errStopped are the reasons why a gateway ends without a signal.
 var (
-	ErrIdle     error = endReason("nothing was connected for a while")
-	ErrReplaced error = endReason("the home or its socket is no longer this gateway's")
-	ErrStopped  error = endReason("the gateway was told to end")
+	errIdle     error = endReason("nothing was connected for a while")
+	errReplaced error = endReason("the home or its socket is no longer this gateway's")
+	errStopped  error = endReason("the gateway was told to end")
 )
 
 // endReason is the reason for a cancellation. The receipt of a cancelled call quotes it.
@@ -197,10 +197,10 @@ func (g *Gateway) watchForEnd(ctx context.Context, cancel context.CancelCauseFun
 		}
 		switch {
 		case !g.ownSocket():
-			cancel(ErrReplaced)
+			cancel(errReplaced)
 			return
 		case g.isIdle():
-			cancel(ErrIdle)
+			cancel(errIdle)
 			return
 		}
 	}

@@ -368,7 +368,7 @@ func TestPatienceUnlessSaid(t *testing.T) {
 
 func TestEndsWhenIdle(t *testing.T) {
 	_, client, done := start(t, func(c *Config) { c.Idle, c.Watch = 20*time.Millisecond, 5*time.Millisecond })
-	if err := wait(t, done); !errors.Is(err, ErrIdle) {
+	if err := wait(t, done); !errors.Is(err, errIdle) {
 		t.Errorf("ended with %v", err)
 	}
 	if _, err := os.Stat(client.Home.Socket()); err == nil {
@@ -403,7 +403,7 @@ func TestLivesWhileConnected(t *testing.T) {
 	case <-time.After(4 * idle):
 	}
 	conn.Close()
-	if err := wait(t, done); !errors.Is(err, ErrIdle) {
+	if err := wait(t, done); !errors.Is(err, errIdle) {
 		t.Errorf("ended with %v", err)
 	}
 }
@@ -418,7 +418,7 @@ func TestEndsWhenReplaced(t *testing.T) {
 		if err := cut(client.Home); err != nil {
 			t.Fatal(err)
 		}
-		if err := wait(t, done); !errors.Is(err, ErrReplaced) {
+		if err := wait(t, done); !errors.Is(err, errReplaced) {
 			t.Errorf("%s: ended with %v", name, err)
 		}
 		if name == "socket replaced" {

@@ -75,7 +75,7 @@ func TestWallSessionIsTheAgents(t *testing.T) {
 	if got, err := s.enterSession(t.Context(), bearer, localAgent()); err != nil || got != id {
 		t.Fatal(got, err)
 	}
-	if i, ok := s.Wall(id); !ok || i.Agent != "claude" || i.Door != WallDoor || i.Dir != "/src/project" {
+	if i, ok := s.Wall(id); !ok || i.Agent != "claude" || i.Door != wallDoor || i.Dir != "/src/project" {
 		t.Errorf("%+v %v", i, ok)
 	}
 	own, id, _ := s.Issue(t.Context(), localAgent())

@@ -24,8 +24,8 @@ import (
 	"bailey/internal/workspace"
 )
 
-// ProfilesDir is the directory in the home with a file NAME.yaml for each profile.
-const ProfilesDir = "profiles"
+// profilesDir is the directory in the home with a file NAME.yaml for each profile.
+const profilesDir = "profiles"
 
 // Limits of profiles. One ledger entry (64 KiB) must hold all profiles in use.
 const (
@@ -77,7 +77,7 @@ func (p *Profiles) readProfile(name string) (u settings.UsedProfile, err error) 
 		return u, bailey.Invalid.Errorf("lower case letters, digits and dashes, at most 32",
 			"%q is no name of a profile", name)
 	}
-	file := filepath.Join(ProfilesDir, name+".yaml")
+	file := filepath.Join(profilesDir, name+".yaml")
 	text, err := safefile.Read(p.home.Path(file), maxProfile)
 	switch {
 	case err == nil && text == nil:
@@ -93,7 +93,7 @@ func (p *Profiles) readProfile(name string) (u settings.UsedProfile, err error) 
 
 // States returns all profiles of the home, sorted by name, and those in use whose file is missing.
 func (p *Profiles) States() ([]apitype.ProfileState, error) {
-	entries, err := os.ReadDir(p.home.Path(ProfilesDir))
+	entries, err := os.ReadDir(p.home.Path(profilesDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, bailey.Unavailable.Wrap(err, "the profiles cannot be listed", "")
 	}
@@ -114,7 +114,7 @@ func (p *Profiles) States() ([]apitype.ProfileState, error) {
 }
 
 func (p *Profiles) profileState(name string, stack settings.Stack) apitype.ProfileState {
-	st := apitype.ProfileState{Name: name, File: p.home.Path(filepath.Join(ProfilesDir, name+".yaml"))}
+	st := apitype.ProfileState{Name: name, File: p.home.Path(filepath.Join(profilesDir, name+".yaml"))}
 	u, err := p.readProfile(name)
 	if err != nil {
 		st.Fault, st.Cure = err.Error(), bailey.HintOf(err)

@@ -19,12 +19,12 @@ import (
 	"bailey/internal/redact"
 )
 
-// RestoreEvent is the kind of the ledger entry for a session whose texts are restored for an operator. It must be
-// durable before the first text is sent, and contains no text. Its data is a [Restoring].
-const RestoreEvent = "redact.restore"
+// restoreEvent is the kind of the ledger entry for a session whose texts are restored for an operator. It must be
+// durable before the first text is sent, and contains no text. Its data is a [restoring].
+const restoreEvent = "redact.restore"
 
-// Restoring records which operator had the texts of which session restored.
-type Restoring struct {
+// restoring records which operator had the texts of which session restored.
+type restoring struct {
 	Session  bailey.SessionID  `json:"session"`
 	Operator localapi.Operator `json:"operator"`
 	Person   string            `json:"person"`
@@ -105,7 +105,7 @@ func (g *Gateway) newRedaction(ctx context.Context, conn *peer.Conn, q localapi.
 		return nil, err
 	}
 	if r.back != nil {
-		err = g.Note(ctx, RestoreEvent, Restoring{r.session, q.Operator, from.Principal.Person})
+		err = g.Note(ctx, restoreEvent, restoring{r.session, q.Operator, from.Principal.Person})
 	}
 	return r, err
 }

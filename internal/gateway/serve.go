@@ -312,7 +312,7 @@ func (g *Gateway) stopGateway(ctx context.Context, conn *peer.Conn) {
 	}
 	conn.WriteFrame(localapi.FrameResult, nil)
 	if end := g.end.Load(); end != nil {
-		(*end)(ErrStopped)
+		(*end)(errStopped)
 	}
 }
 

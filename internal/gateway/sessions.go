@@ -62,11 +62,11 @@ func (s *Sessions) Issue(ctx context.Context, p bailey.Principal) (bearer string
 // IssueWall begins a session for an agent inside the agent jail. The bearer alone identifies that agent.
 func (s *Sessions) IssueWall(ctx context.Context, agent,
 	project string) (bearer string, id bailey.SessionID, err error) {
-	return s.issueBearer(ctx, Issued{Agent: agent, Door: WallDoor, Dir: project})
+	return s.issueBearer(ctx, Issued{Agent: agent, Door: wallDoor, Dir: project})
 }
 
-// WallDoor is the name of the front end for calls from inside the agent jail.
-const WallDoor = "wrap"
+// wallDoor is the name of the front end for calls from inside the agent jail.
+const wallDoor = "wrap"
 
 func (s *Sessions) issueBearer(ctx context.Context, i Issued) (bearer string, id bailey.SessionID, err error) {
 	now := s.now()
