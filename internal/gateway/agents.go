@@ -256,8 +256,7 @@ const freshToken = "an operator makes another: bailey token add, or bailey agent
 
 // Admit returns the token of a bearer. If the bearer is invalid, the error never quotes it.
 func (a *Agents) Admit(bearer string) (apitype.Token, error) {
-	digits, ok := strings.CutPrefix(bearer, tokenPrefix)
-	if b, err := hex.DecodeString(digits); !ok || err != nil || len(b) != 32 || hex.EncodeToString(b) != digits {
+	if !isBearer(bearer, tokenPrefix, 32) {
 		return apitype.Token{}, bailey.Denied.New("that is no token of Bailey's: one is bt- and 64 hex digits",
 			freshToken)
 	}
@@ -273,6 +272,13 @@ func (a *Agents) Admit(bearer string) (apitype.Token, error) {
 		return apitype.Token{}, bailey.Denied.New("the token is not known here", freshToken)
 	}
 	return found, a.checkExpiry(found)
+}
+
+// isBearer reports whether a bearer is the prefix and n bytes in hex, as this package writes them.
+func isBearer(bearer, prefix string, n int) bool {
+	digits, ok := strings.CutPrefix(bearer, prefix)
+	b, err := hex.DecodeString(digits)
+	return ok && err == nil && len(b) == n && hex.EncodeToString(b) == digits
 }
 
 // checkExpiry returns an error if a token has ended.

@@ -185,11 +185,7 @@ func (k *Kept) dropTable(id bailey.SessionID) {
 
 // dropExpired removes expired maps. The caller must hold k.mu.
 func (k *Kept) dropExpired() {
-	for id, m := range k.maps {
-		if k.now().Sub(m.used) >= keptFor {
-			delete(k.maps, id)
-		}
-	}
+	maps.DeleteFunc(k.maps, func(_ bailey.SessionID, m keptMap) bool { return k.now().Sub(m.used) >= keptFor })
 }
 
 // evictExcess removes the maps that exceed the limits. The caller must hold k.mu.

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -348,8 +347,7 @@ var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadd
 
 // sessionOf returns the id of a bearer's session: 128 bits of a SHA-256, from which the bearer cannot be computed.
 func sessionOf(bearer string) (bailey.SessionID, error) {
-	digits, ok := strings.CutPrefix(bearer, bearerPrefix)
-	if b, err := hex.DecodeString(digits); !ok || err != nil || len(b) != 16 || hex.EncodeToString(b) != digits {
+	if !isBearer(bearer, bearerPrefix, 16) {
 		return "", bailey.Invalid.New(localapi.SessionVariable+" holds no session", freshSession)
 	}
 	sum := sha256.Sum256([]byte("bailey session 1\x00" + bearer))

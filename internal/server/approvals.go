@@ -5,11 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +21,6 @@ import (
 	"bailey/internal/mcp"
 	"bailey/internal/safefile"
 	"bailey/internal/settings"
-	"bailey/internal/sshsig"
 )
 
 // listQuestions returns the open questions, grouped by call, or the question with the given ID, which may be over.
@@ -187,13 +182,13 @@ func verifyAnswer(text []byte, g approve.Given, trusted []settings.Approver) (a 
 		return a, bailey.Denied.New("nobody is trusted to sign an answer",
 			"name keys under approvers in "+settings.FileName+", then bailey init --apply; or answer without a key")
 	}
-	keys, err := sshsig.ParseKeys([]byte(approverKeyLines(trusted)))
+	var lines []string
+	for _, t := range trusted {
+		lines = append(lines, t.Line())
+	}
+	by, keys, err := verifySignature(text, g.Signature, approvaltext.Namespace, lines, "the answer's signature")
 	if err != nil {
 		return a, err
-	}
-	by, err := sshsig.Verify(text, []byte(g.Signature), approvaltext.Namespace, keys)
-	if err != nil {
-		return a, bailey.KindOf(err).Wrap(err, "the answer's signature", bailey.HintOf(err))
 	}
 	a = approve.Approver{Name: by.Name, Level: bailey.SignedSoftware, Key: by.Key}
 	if by.Touch {
@@ -207,15 +202,6 @@ func verifyAnswer(text []byte, g approve.Given, trusted []settings.Approver) (a 
 	return a, nil
 }
 
-// approverKeyLines returns the keys of approvers in the format that package sshsig parses.
-func approverKeyLines(approvers []settings.Approver) string {
-	var b strings.Builder
-	for _, a := range approvers {
-		b.WriteString(a.Line() + "\n")
-	}
-	return b.String()
-}
-
 // saltName is the file of the home with the salt of the commitments in questions. If it is lost, they can no longer be
 // verified.
 const saltName = "approvals.salt"
@@ -224,20 +210,15 @@ const saltSize = 32
 
 // openSalt reads the salt of the home, or creates it.
 func openSalt(home localapi.Home) ([]byte, error) {
-	name := filepath.Join(string(home), saltName)
-	var salt []byte
-	info, err := os.Lstat(name)
-	if err == nil && info.Mode().IsRegular() { // another file type, for example a pipe, could block the gateway
-		salt, err = os.ReadFile(name)
-	}
+	salt, err := safefile.Read(home.Path(saltName), 1<<10)
 	switch {
-	case err == nil && len(salt) == saltSize:
+	case err != nil:
+		return nil, bailey.Unavailable.Wrap(err, saltName+" cannot be read", "look at its owner and mode")
+	case len(salt) == saltSize:
 		return salt, nil
-	case err == nil:
+	case salt != nil:
 		return nil, bailey.Unavailable.New(saltName+" is not what was written there",
 			"put it back from a copy of the home; or take it away: the next start makes another, and what was asked until now can no longer be held against its arguments")
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, bailey.Unavailable.Wrap(err, saltName+" cannot be read", "look at its owner and mode")
 	}
 	salt = make([]byte, saltSize)
 	rand.Read(salt) // never fails (crypto/rand)

@@ -76,7 +76,7 @@ func (s *Server) handlers() []gateway.Handler {
 
 		// hooks
 		gateway.Handle(apitype.ListHooks, s.listHooks),
-		gateway.Handle(apitype.CompareHooks, s.hooks.book.previewReload),
+		gateway.Handle(apitype.CompareHooks, s.hooks.previewReload),
 		gateway.Handle(apitype.ApplyHooks, s.applyHooks),
 		gateway.Handle(apitype.RunHooks, s.runHooks),
 		gateway.Handle(apitype.NoteHooks, s.noteHooks),

@@ -25,7 +25,7 @@ import (
 
 // listHooks returns the hooks of the file and those in use.
 func (s *Server) listHooks(ctx context.Context, _ localapi.None, from gateway.Caller) (apitype.HookList, error) {
-	b := s.hooks.book
+	b := s.hooks.hookStore
 	l := apitype.HookList{File: b.hooksPath(), Applied: b.Applied(), Drift: b.describeDrift(),
 		Hooks: []apitype.HookRow{}}
 	if fault := b.Fault(); fault != nil {
@@ -87,7 +87,7 @@ func (s *Server) hookRow(ctx context.Context, session bailey.SessionID, place in
 // applyHooks applies the hooks. It resets all warnings.
 func (s *Server) applyHooks(ctx context.Context, r apitype.HooksRequest,
 	from gateway.Caller) (apitype.HookProposal, error) {
-	p, err := s.hooks.book.applyFile(ctx, r, from)
+	p, err := s.hooks.applyFile(ctx, r, from)
 	if err == nil {
 		s.hooks.chain.Forget("")
 		s.hooks.warnings.Clear()
@@ -213,7 +213,8 @@ func (b *hookStore) hooksPath() string { return b.home.Path(apitype.HooksName) }
 // Config returns the hooks in use.
 func (b *hookStore) Config() hook.Config { return b.now.Load().config }
 
-// Edition identifies the hooks in use. It is "" without hooks, or if every call is denied.
+// Edition identifies the hooks in use by the digest of their file, and the value of ~/ in it. It is "" without hooks, or
+// if every call is denied.
 func (b *hookStore) Edition() string {
 	e := b.now.Load()
 	if e.fault != nil || len(e.config.Hooks) == 0 {

@@ -113,7 +113,7 @@ func (s *Server) planCage(ctx context.Context, r localapi.CallQuery,
 // unaskedRules finds them among the rules in force and the applied hooks.
 func (s *Server) unaskedRules() (u apitype.WrapUnasked) {
 	u.Rules = s.Rules.Engine().Own(agenthook.Own()...)
-	for _, h := range s.hooks.book.Config().Hooks {
+	for _, h := range s.hooks.Config().Hooks {
 		asked := slices.ContainsFunc(agenthook.Own(), func(id bailey.CapabilityID) bool {
 			return h.Matches(hook.PreToolUse{ToolName: string(id)}) || h.Matches(hook.PostToolUse{ToolName: string(id)})
 		})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"bailey"
 	"bailey/internal/gateway"
@@ -28,21 +27,20 @@ func (s *Server) notifySettings() notify.Settings {
 // readNotifyKey reads the key from its file for each use, so that a replaced key signs no more messages. It refuses a
 // file that other users can read: they could imitate this gateway.
 func readNotifyKey(home localapi.Home) (notify.Key, error) {
-	name := filepath.Join(string(home), notifyKeyName)
+	name := home.Path(notifyKeyName)
 	info, err := os.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return notify.Key{}, bailey.NotFound.New("there is no key to sign with for the webhook",
 			"bailey notify key makes one")
-	case err == nil && (!info.Mode().IsRegular() || openToOthers(info.Mode())):
+	case err == nil && (!info.Mode().IsRegular() || safefile.Wide(info)):
 		return notify.Key{}, bailey.Denied.New(notifyKeyName+" is no file that its owner alone can read",
 			"bailey notify key --new makes another")
 	}
-	if err != nil {
-		return notify.Key{}, bailey.Unavailable.Wrap(err, notifyKeyName+" cannot be read",
-			"look at its owner and mode")
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(name)
 	}
-	text, err := os.ReadFile(name)
 	if err != nil {
 		return notify.Key{}, bailey.Unavailable.Wrap(err, notifyKeyName+" cannot be read",
 			"look at its owner and mode")
@@ -73,7 +71,7 @@ func (s *Server) testNotifications(ctx context.Context, _ localapi.None,
 // fingerprint.
 func (s *Server) makeNotifyKey(ctx context.Context, r apitype.NotifyKeyRequest,
 	from gateway.Caller) (apitype.NotifyKeyed, error) {
-	out := apitype.NotifyKeyed{OK: true, File: filepath.Join(string(s.home), notifyKeyName)}
+	out := apitype.NotifyKeyed{OK: true, File: s.home.Path(notifyKeyName)}
 	key, err := readNotifyKey(s.home)
 	switch {
 	case r.New || errors.Is(err, bailey.NotFound):

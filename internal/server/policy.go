@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -142,7 +141,7 @@ func (r *policyStore) readStored(digest string) (f policyfiles.Files, err error)
 	if len(digest) != 64 || strings.Trim(digest, "0123456789abcdef") != "" {
 		return f, bailey.Invalid.Errorf("", "%q is no digest of a policy", digest)
 	}
-	text, err := os.ReadFile(filepath.Join(string(r.home), keptPolicies, digest+".json"))
+	text, err := os.ReadFile(r.home.Path(keptPolicies + "/" + digest + ".json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, bailey.NotFound.Errorf("the files of "+keptPolicies+" in the home are named by the digests of those there are",
 			"no policy %.12s is kept", digest)
@@ -150,10 +149,8 @@ func (r *policyStore) readStored(digest string) (f policyfiles.Files, err error)
 	if err != nil {
 		return f, err
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
 	var list []apitype.KeptFile
-	if err := d.Decode(&list); err != nil {
+	if err := apitype.Strictly(text, &list); err != nil {
 		return f, fmt.Errorf("%s/%s.json: %w", keptPolicies, digest, err)
 	}
 	for _, k := range list {
@@ -283,7 +280,7 @@ func (r *policyStore) findDigest(word string) (digest string, err error) {
 		return "", bailey.Invalid.Errorf("bailey policy apply and receipts print it",
 			"%q is no digest of a policy, nor the first %d characters of one", word, least)
 	}
-	entries, err := os.ReadDir(filepath.Join(string(r.home), keptPolicies))
+	entries, err := os.ReadDir(r.home.Path(keptPolicies))
 	if err != nil && !os.IsNotExist(err) {
 		return "", err
 	}
@@ -317,7 +314,7 @@ func (r *policyStore) findDigest(word string) (digest string, err error) {
 	case byRules != "":
 		return byRules, nil
 	}
-	return "", bailey.NotFound.Errorf("those that were applied lie in "+filepath.Join(string(r.home), keptPolicies)+", named by the digests of their files",
+	return "", bailey.NotFound.Errorf("those that were applied lie in "+r.home.Path(keptPolicies)+", named by the digests of their files",
 		"no policy %.12s is kept", word)
 }
 
@@ -519,15 +516,24 @@ func verifySigner(digest, signature string, trusted []string) (*apitype.PolicySi
 			"name keys under policySigners in "+settings.FileName+
 				", then bailey init --apply; or apply without --signature")
 	}
-	keys, err := sshsig.ParseKeys([]byte(strings.Join(trusted, "\n")))
+	by, _, err := verifySignature(policyfiles.SignedText(digest), signature, policyfiles.SignatureNamespace, trusted,
+		"the policy's signature")
 	if err != nil {
 		return nil, err
 	}
-	by, err := sshsig.Verify(policyfiles.SignedText(digest), []byte(signature), policyfiles.SignatureNamespace, keys)
-	if err != nil {
-		return nil, bailey.KindOf(err).Wrap(err, "the policy's signature", bailey.HintOf(err))
-	}
 	return &apitype.PolicySigner{Name: by.Name, Key: by.Key, Touch: by.Touch}, nil
+}
+
+// verifySignature returns the signer of a text, and the keys of the trusted lines in the same order.
+func verifySignature(text []byte, signature, namespace string, trusted []string,
+	what string) (by sshsig.Signer, keys []sshsig.Key, err error) {
+	if keys, err = sshsig.ParseKeys([]byte(strings.Join(trusted, "\n"))); err != nil {
+		return by, nil, err
+	}
+	if by, err = sshsig.Verify(text, []byte(signature), namespace, keys); err != nil {
+		return by, nil, bailey.KindOf(err).Wrap(err, what, bailey.HintOf(err))
+	}
+	return by, keys, nil
 }
 
 // StandIn sets the fields that a gateway of this home would report about its policy.
