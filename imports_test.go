@@ -60,6 +60,7 @@ var layers = []struct {
 		"internal/workspace":   {ours: []string{".", "internal/peer", "pack"}, outside: []string{"golang.org/x/sys"}},
 	}},
 	{"services", "state", map[string]imports{
+		"internal/applied": {},
 		"internal/approve": {ours: []string{".", "internal/approvaltext"}},
 		"internal/broker":  {ours: []string{".", "internal/approvaltext", "internal/peer", "internal/sshsig"}, outside: []string{"github.com/goccy/go-yaml"}},
 		"internal/hooks":   {ours: []string{".", "hook"}},
@@ -82,8 +83,8 @@ var layers = []struct {
 		"internal/policyfiles":      {ours: []string{".", "audit", "internal/localapi", "internal/policy", "internal/policy/review", "internal/receipts", "internal/safefile", "internal/terminal", "pack"}},
 	}},
 	{"processes", "construct and connect everything below", map[string]imports{
-		"internal/gateway": {ours: []string{".", "internal/gate", "internal/localapi", "internal/localapi/apitype", "internal/peer", "internal/redact", "internal/safefile", "internal/settings", "internal/workspace", "pack"}},
-		"internal/server":  {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/socketproxy", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/notify", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/receipts", "internal/safefile", "internal/settings", "internal/sshsig", "internal/terminal", "internal/workspace", "internal/wrap", "pack", "internal/toolsearch"}, outside: []string{"golang.org/x/sync"}},
+		"internal/gateway": {ours: []string{".", "internal/gate", "internal/localapi", "internal/localapi/apitype", "internal/peer", "internal/redact", "internal/safefile", "internal/settings", "internal/workspace", "pack", "internal/applied"}},
+		"internal/server":  {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/socketproxy", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/notify", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/receipts", "internal/safefile", "internal/settings", "internal/sshsig", "internal/terminal", "internal/workspace", "internal/wrap", "pack", "internal/toolsearch", "internal/applied"}, outside: []string{"golang.org/x/sync"}},
 	}},
 	{"command line", "commands, questions and output", map[string]imports{
 		"internal/cli":            {ours: []string{".", "audit", "internal/approve", "internal/approvaltext", "internal/agenthook", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/readonly", "internal/receipts", "internal/redact", "internal/safefile", "internal/settings", "internal/strangers", "internal/terminal", "internal/tui", "internal/workspace", "pack"}, outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra"}},

@@ -231,12 +231,7 @@ func readPrivate(name string) (string, error) {
 
 // replaceFile replaces a file atomically.
 func replaceFile(name string, content []byte) error {
-	root, err := os.OpenRoot(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return safefile.Replace(root, filepath.Base(name), content, 0o644, func() error { return nil })
+	return safefile.Put(filepath.Dir(name), filepath.Base(name), content, 0o644, nil)
 }
 
 // packVerdict is the result of `pack verify`.

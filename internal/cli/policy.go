@@ -273,7 +273,7 @@ func (a *App) checkPolicy(args []string) (c policyCheckResult, err error) {
 	if err != nil {
 		return c, err
 	}
-	e, err := policyfiles.Load(files, catalog, policyfiles.Actions(catalog))
+	e, err := policyfiles.Load(files, catalog)
 	if err != nil {
 		return c, err
 	}

@@ -202,12 +202,7 @@ func InstallShim(home localapi.Home, tool string) error {
 	if err != nil {
 		return err
 	}
-	root, err := safefile.OpenDir(string(home), "shims")
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return safefile.Replace(root, tool, []byte(line), 0o700, func() error { return nil })
+	return safefile.Put(string(home), "shims/"+tool, []byte(line), 0o700, nil)
 }
 
 // shimLine returns the line that every shim contains.

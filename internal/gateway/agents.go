@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -15,14 +16,15 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/applied"
 	"bailey/internal/gate"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 )
 
 const (
-	DefaultTokenTTL = 30 * 24 * time.Hour
-	MaxTokenTTL     = 366 * 24 * time.Hour
+	defaultTokenTTL = 30 * 24 * time.Hour
+	maxTokenTTL     = 366 * 24 * time.Hour
 	maxTokens       = 1000 // valid tokens; as many ended ones are kept, to report how they ended
 	maxAgents       = 1000
 	maxScope        = 64
@@ -78,10 +80,7 @@ func (k *KnownAgents) Issue(t apitype.Token) {
 	slices.SortFunc(over, func(a, b apitype.Token) int {
 		aAt, _ := a.End()
 		bAt, _ := b.End()
-		if c := aAt.Compare(bAt); c != 0 {
-			return c
-		}
-		return strings.Compare(a.ID, b.ID)
+		return cmp.Or(aAt.Compare(bAt), cmp.Compare(a.ID, b.ID))
 	})
 	for _, o := range over[:max(0, len(over)-maxTokens)] {
 		delete(k.Tokens, o.ID)
@@ -104,32 +103,31 @@ func (k KnownAgents) clone() KnownAgents {
 // Agents identifies agents by their tokens and decides which capabilities a token allows. It is safe for concurrent
 // use.
 type Agents struct {
-	note func(ctx context.Context, kind string, data any) error
-	now  func() time.Time
+	note  func(ctx context.Context, kind string, data any) error
+	now   func() time.Time
+	known applied.Store[KnownAgents]
 
-	// noting is held while an event is recorded, so that earlier checks stay valid. It must not be taken while mu is
-	// held.
-	noting sync.Mutex
-	mu     sync.Mutex // guards known
-	known  KnownAgents
+	commands sync.Mutex // one command at a time, so that its checks stay valid until its events are recorded
 }
 
 // NewAgents returns Agents with the ledger's state. note must write one event durably.
 func NewAgents(known KnownAgents, note func(context.Context, string, any) error) *Agents {
-	return &Agents{note: note, now: time.Now, known: known.clone()}
+	a := &Agents{note: note, now: time.Now}
+	a.known.Restore(known.clone())
+	return a
 }
 
 // Grant describes a token to be issued.
 type Grant struct {
 	Agent    string
 	Scope    []string
-	TTL      time.Duration // 0: [DefaultTokenTTL]
+	TTL      time.Duration // 0: [defaultTokenTTL]
 	Operator localapi.Operator
 	Person   string
 }
 
-// AgentName reports whether name is a valid name of an agent.
-func AgentName(name string) bool {
+// isAgentName reports whether name is a valid name of an agent.
+func isAgentName(name string) bool {
 	return len(name) > 0 && len(name) <= 64 && name != apitype.LocalAgent &&
 		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == "" &&
 		strings.Trim(name[:1], "abcdefghijklmnopqrstuvwxyz0123456789") == ""
@@ -137,19 +135,16 @@ func AgentName(name string) bool {
 
 // Add adds an agent and issues its first token.
 func (a *Agents) Add(ctx context.Context, g Grant) (bearer string, t apitype.Token, err error) {
-	if !AgentName(g.Agent) {
+	if !isAgentName(g.Agent) {
 		return "", t, bailey.Invalid.New("an agent's name is of a-z, 0-9, dot, dash and underscore, begins with a letter or digit, is 64 bytes long at most and not "+apitype.LocalAgent,
 			"choose another name")
 	}
 	if bearer, t, err = a.newToken(g); err != nil {
 		return "", t, err
 	}
-	a.noting.Lock()
-	defer a.noting.Unlock()
-	a.mu.Lock()
-	n := len(a.known.Agents)
-	a.mu.Unlock()
-	switch {
+	a.commands.Lock()
+	defer a.commands.Unlock()
+	switch n := len(a.known.Load().Agents); {
 	case a.checkAgent(g.Agent) == nil:
 		return "", t, bailey.Conflict.New("the agent "+g.Agent+" is known already",
 			"bailey agent rotate gives it a new token")
@@ -169,8 +164,8 @@ func (a *Agents) Issue(ctx context.Context, g Grant) (bearer string, t apitype.T
 	if bearer, t, err = a.newToken(g); err != nil {
 		return "", t, err
 	}
-	a.noting.Lock()
-	defer a.noting.Unlock()
+	a.commands.Lock()
+	defer a.commands.Unlock()
 	if err := a.checkAgent(g.Agent); err != nil {
 		return "", t, err
 	}
@@ -181,14 +176,14 @@ func (a *Agents) Issue(ctx context.Context, g Grant) (bearer string, t apitype.T
 // gets that of the newest token, because a rotation should not widen it.
 func (a *Agents) Rotate(ctx context.Context, g Grant,
 	overlap time.Duration) (bearer string, t apitype.Token, err error) {
-	if overlap < 0 || overlap > DefaultTokenTTL {
+	if overlap < 0 || overlap > defaultTokenTTL {
 		return "", t, bailey.Invalid.New("an overlap is between nothing and 30 days", "--overlap 24h, for one")
 	}
 	if bearer, t, err = a.newToken(g); err != nil {
 		return "", t, err
 	}
-	a.noting.Lock()
-	defer a.noting.Unlock()
+	a.commands.Lock()
+	defer a.commands.Unlock()
 	if err := a.checkAgent(g.Agent); err != nil {
 		return "", t, err
 	}
@@ -217,8 +212,8 @@ func (a *Agents) Remove(ctx context.Context, name string, by localapi.Operator, 
 		return bailey.Invalid.New(apitype.LocalAgent+" is whoever has no other name, and is not taken away",
 			"bailey token revoke ends one of its tokens; settings.yaml, agents: required, wants one of everybody")
 	}
-	a.noting.Lock()
-	defer a.noting.Unlock()
+	a.commands.Lock()
+	defer a.commands.Unlock()
 	if err := a.checkAgent(name); err != nil {
 		return err
 	}
@@ -228,8 +223,8 @@ func (a *Agents) Remove(ctx context.Context, name string, by localapi.Operator, 
 
 // Revoke revokes a token immediately.
 func (a *Agents) Revoke(ctx context.Context, id string, by localapi.Operator, person string) (apitype.Token, error) {
-	a.noting.Lock()
-	defer a.noting.Unlock()
+	a.commands.Lock()
+	defer a.commands.Unlock()
 	t := a.findToken(id)
 	if t.ID == "" {
 		return t, bailey.NotFound.New("no such token is known", "bailey token list shows them")
@@ -242,25 +237,16 @@ func (a *Agents) Revoke(ctx context.Context, id string, by localapi.Operator, pe
 
 // List returns all known tokens, newest first.
 func (a *Agents) List() []apitype.Token {
-	a.mu.Lock()
-	all := slices.Collect(maps.Values(a.known.Tokens))
-	a.mu.Unlock()
-	slices.SortFunc(all, func(x, y apitype.Token) int {
-		if c := y.Issued.Compare(x.Issued); c != 0 {
-			return c
-		}
-		return strings.Compare(x.ID, y.ID)
+	return slices.SortedFunc(maps.Values(a.known.Load().Tokens), func(x, y apitype.Token) int {
+		return cmp.Or(y.Issued.Compare(x.Issued), cmp.Compare(x.ID, y.ID))
 	})
-	return all
 }
 
 // Names returns the known agents, sorted by name.
 func (a *Agents) Names() []apitype.Agent {
-	a.mu.Lock()
-	all := slices.Collect(maps.Values(a.known.Agents))
-	a.mu.Unlock()
-	slices.SortFunc(all, func(x, y apitype.Agent) int { return strings.Compare(x.Name, y.Name) })
-	return all
+	return slices.SortedFunc(maps.Values(a.known.Load().Agents), func(x, y apitype.Agent) int {
+		return cmp.Compare(x.Name, y.Name)
+	})
 }
 
 // tokenPrefix marks a bearer, so that scanners for leaked secrets recognize it.
@@ -270,25 +256,29 @@ const freshToken = "an operator makes another: bailey token add, or bailey agent
 
 // Admit returns the token of a bearer. If the bearer is invalid, the error never quotes it.
 func (a *Agents) Admit(bearer string) (apitype.Token, error) {
-	digits, ok := strings.CutPrefix(bearer, tokenPrefix)
-	if b, err := hex.DecodeString(digits); !ok || err != nil || len(b) != 32 || hex.EncodeToString(b) != digits {
+	if !isBearer(bearer, tokenPrefix, 32) {
 		return apitype.Token{}, bailey.Denied.New("that is no token of Bailey's: one is bt- and 64 hex digits",
 			freshToken)
 	}
 	hash := tokenHash(bearer)
 	var found apitype.Token
-	a.mu.Lock()
-	for _, t := range a.known.Tokens {
+	for _, t := range a.known.Load().Tokens {
 		// The comparison's time reveals nothing about hashes of 256 random bits, but it is constant anyway.
 		if subtle.ConstantTimeCompare([]byte(t.Hash), []byte(hash)) == 1 {
 			found = t
 		}
 	}
-	a.mu.Unlock()
 	if found.ID == "" {
 		return apitype.Token{}, bailey.Denied.New("the token is not known here", freshToken)
 	}
 	return found, a.checkExpiry(found)
+}
+
+// isBearer reports whether a bearer is the prefix and n bytes in hex, as this package writes them.
+func isBearer(bearer, prefix string, n int) bool {
+	digits, ok := strings.CutPrefix(bearer, prefix)
+	b, err := hex.DecodeString(digits)
+	return ok && err == nil && len(b) == n && hex.EncodeToString(b) == digits
 }
 
 // checkExpiry returns an error if a token has ended.
@@ -344,9 +334,9 @@ func (a *Agents) newToken(g Grant) (bearer string, t apitype.Token, err error) {
 		return "", apitype.Token{}, bailey.Invalid.New(message, hint)
 	}
 	if g.TTL == 0 {
-		g.TTL = DefaultTokenTTL
+		g.TTL = defaultTokenTTL
 	}
-	if g.TTL < time.Second || g.TTL > MaxTokenTTL {
+	if g.TTL < time.Second || g.TTL > maxTokenTTL {
 		return invalid("a token counts for a second at least and 366 days at most", "--expires 30d, for one")
 	}
 	if len(g.Scope) > maxScope {
@@ -375,26 +365,21 @@ func tokenHash(bearer string) string {
 
 // checkAgent returns an error if no agent has this name.
 func (a *Agents) checkAgent(name string) error {
-	a.mu.Lock()
-	_, ok := a.known.Agents[name]
-	a.mu.Unlock()
-	if ok || name == apitype.LocalAgent {
+	if _, ok := a.known.Load().Agents[name]; ok || name == apitype.LocalAgent {
 		return nil
 	}
 	return bailey.NotFound.New("no such agent is known",
 		"bailey agent add makes one known, bailey agent list shows them")
 }
 
-// recordToken records a token. The caller must hold noting.
+// recordToken records a token. The caller must hold commands.
 func (a *Agents) recordToken(ctx context.Context, bearer string, t apitype.Token) (string, apitype.Token, error) {
 	live, now := 0, a.now()
-	a.mu.Lock()
-	for _, o := range a.known.Tokens {
+	for _, o := range a.known.Load().Tokens {
 		if o.Ended(now) == "" {
 			live++
 		}
 	}
-	a.mu.Unlock()
 	if live >= maxTokens {
 		return "", t, bailey.Conflict.Errorf("bailey token revoke ends one",
 			"%d tokens count, as many as may", maxTokens)
@@ -405,26 +390,25 @@ func (a *Agents) recordToken(ctx context.Context, bearer string, t apitype.Token
 	return bearer, t, nil
 }
 
-// recordRevoke records the end of a token. The caller must hold noting.
+// recordRevoke records the end of a token. The caller must hold commands.
 func (a *Agents) recordRevoke(ctx context.Context, e TokenEnd) (apitype.Token, error) {
 	err := a.recordEvent(ctx, apitype.TokenRevokeEvent, e, func(k *KnownAgents) { k.End(e) })
 	return a.findToken(e.ID), err
 }
 
-// recordEvent writes an event and then applies it with count. The caller must hold noting.
+// recordEvent writes an event and then applies it with count. The caller must hold commands.
 func (a *Agents) recordEvent(ctx context.Context, kind string, data any, count func(*KnownAgents)) error {
-	if err := a.note(context.WithoutCancel(ctx), kind, data); err != nil {
-		return bailey.Unavailable.Wrap(err, "it could not be recorded, so it does not count",
-			"see that the ledger can be written")
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	count(&a.known)
-	return nil
+	return a.known.Apply(func(known KnownAgents) (KnownAgents, func() error, error) {
+		next := known.clone()
+		count(&next)
+		return next, func() error {
+			if err := a.note(context.WithoutCancel(ctx), kind, data); err != nil {
+				return bailey.Unavailable.Wrap(err, "it could not be recorded, so it does not count",
+					"see that the ledger can be written")
+			}
+			return nil
+		}, nil
+	})
 }
 
-func (a *Agents) findToken(id string) apitype.Token {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.known.Tokens[id]
-}
+func (a *Agents) findToken(id string) apitype.Token { return a.known.Load().Tokens[id] }

@@ -96,7 +96,7 @@ func TestTokenIsWhoItSays(t *testing.T) {
 	if all := strings.Join(b.text, "\n"); strings.Contains(all, bearer) || strings.Contains(all, bearer[3:]) {
 		t.Errorf("the ledger has the bearer: %s", all)
 	}
-	if d := tok.Expires.Sub(tok.Issued); d != DefaultTokenTTL {
+	if d := tok.Expires.Sub(tok.Issued); d != defaultTokenTTL {
 		t.Errorf("it counts for %v", d)
 	}
 	wants(t, func() error { _, _, err := a.Add(t.Context(), Grant{Agent: "reviewer"}); return err }(), bailey.Conflict, "known already")

@@ -11,7 +11,7 @@ import (
 // TestEndingsAreCancellations checks that a call counts as killed if the gateway's own end cuts it off, with that end
 // as the reason.
 func TestEndingsAreCancellations(t *testing.T) {
-	for _, err := range []error{ErrIdle, ErrReplaced, ErrStopped, callerGone} {
+	for _, err := range []error{errIdle, errReplaced, errStopped, callerGone} {
 		if !errors.Is(err, context.Canceled) || err.Error() == context.Canceled.Error() {
 			t.Errorf("%v is not a cancellation in words", err)
 		}
@@ -26,7 +26,7 @@ func TestEndingsAreCancellations(t *testing.T) {
 	if why := <-g.killed; !errors.Is(why, context.Canceled) {
 		t.Errorf("the open call ended with %v", why)
 	}
-	if err := <-done; err != ErrStopped {
+	if err := <-done; err != errStopped {
 		t.Errorf("the gateway ended with %v", err)
 	}
 	if stopped, err = client.Stop(t.Context()); stopped || err != nil {

@@ -41,29 +41,25 @@ type Config struct {
 	Handlers []Handler
 	// MCP serves MCP on a connection until it ends.
 	MCP func(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error
-	// Means maps a tool's arguments to exactly one call. If it is nil, calls by a tool's own name are refused.
+	// Means maps a tool's arguments to exactly one call.
 	Means func(argv []string) (Meant, error)
 	// Web serves HTTP. If it is nil, HTTP is not served.
 	Web Web
 	// Begin is called before an MCP connection is served, or before the first call or connection of a session with a
 	// bearer. If it returns an error, that is refused. End is called when the connection has ended; for a session with
 	// a bearer, when its last connection has ended or its state is discarded. The context of End is cancelled soon
-	// after the gateway begins to end. Both get redacted data. If one is nil, neither is called.
+	// after the gateway begins to end. Both get redacted data.
 	Begin func(ctx context.Context, from bailey.Call) error
 	End   func(ctx context.Context, from bailey.Call)
 	// Note records an event durably.
-	Note func(ctx context.Context, kind string, data any) error
-	Log  *slog.Logger
-	// Live, if set, records the connected sessions.
-	Live *Live
-	// Sessions holds the sessions that outlive a connection. If it is nil, no session does.
-	Sessions *Sessions
-	// Agents identifies agents by their tokens. If it is nil, every token is refused.
-	Agents *Agents
-	// TokenRequired reports whether calls without a token are refused. If it is nil, they are allowed.
+	Note     func(ctx context.Context, kind string, data any) error
+	Log      *slog.Logger
+	Live     *Live     // records the connected sessions
+	Sessions *Sessions // the sessions that outlive a connection
+	Agents   *Agents   // identifies agents by their tokens
+	Kept     *Kept     // the token maps of `bailey redact`; nil: that command is refused
+	// TokenRequired reports whether calls without a token are refused.
 	TokenRequired func() bool
-	// Kept holds the token maps of `bailey redact`. If it is nil, that command is refused.
-	Kept *Kept
 	// Idle is how long a gateway runs without a session or a kept map. Zero: ten minutes.
 	Idle time.Duration
 	// Watch is the interval at which the gateway checks that its home is still its own. Zero: two seconds.
@@ -127,11 +123,11 @@ func Listen(c Config) (*Gateway, error) {
 	return g, err
 }
 
-// ErrIdle, ErrReplaced and ErrStopped are the reasons why a gateway ends without a signal.
+// errIdle, errReplaced and errStopped are the reasons why a gateway ends without a signal.
 var (
-	ErrIdle     error = endReason("nothing was connected for a while")
-	ErrReplaced error = endReason("the home or its socket is no longer this gateway's")
-	ErrStopped  error = endReason("the gateway was told to end")
+	errIdle     error = endReason("nothing was connected for a while")
+	errReplaced error = endReason("the home or its socket is no longer this gateway's")
+	errStopped  error = endReason("the gateway was told to end")
 )
 
 // endReason is the reason for a cancellation. The receipt of a cancelled call quotes it.
@@ -167,7 +163,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 			break
 		}
 		if g.addConn() > maxConns+maxStreams+maxWebs+spareConns {
-			conn.WriteJSON(localapi.FrameError, localapi.NewFailure(errCrowded))
+			writeError(conn, errCrowded)
 			conn.Close()
 			g.removeConn()
 			continue
@@ -179,9 +175,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 	stopWeb(context.Cause(ctx))
 	g.calls.Wait()
-	if g.Sessions != nil {
-		g.Sessions.removeAll(g.endSession)
-	}
+	g.Sessions.removeAll(g.endSession)
 	if g.ownSocket() {
 		os.Remove(g.Home.Socket())
 	}
@@ -203,10 +197,10 @@ func (g *Gateway) watchForEnd(ctx context.Context, cancel context.CancelCauseFun
 		}
 		switch {
 		case !g.ownSocket():
-			cancel(ErrReplaced)
+			cancel(errReplaced)
 			return
 		case g.isIdle():
-			cancel(ErrIdle)
+			cancel(errIdle)
 			return
 		}
 	}

@@ -93,8 +93,12 @@ func start(t *testing.T, set func(*Config)) (*echoGate, *localapi.Client, chan e
 			_, err := io.Copy(conn, conn)
 			return err
 		},
-		Note: func(context.Context, string, any) error { return nil },
+		Note:  func(context.Context, string, any) error { return nil },
+		Means: func([]string) (Meant, error) { return Meant{}, errors.New("no words mean anything here") },
+		Begin: func(context.Context, bailey.Call) error { return nil }, End: func(context.Context, bailey.Call) {},
+		Live: &Live{}, TokenRequired: func() bool { return false },
 	}
+	c.Sessions, c.Agents = NewSessions(nil, c.Note), NewAgents(KnownAgents{}, c.Note)
 	if set != nil {
 		set(&c)
 	}
@@ -364,7 +368,7 @@ func TestPatienceUnlessSaid(t *testing.T) {
 
 func TestEndsWhenIdle(t *testing.T) {
 	_, client, done := start(t, func(c *Config) { c.Idle, c.Watch = 20*time.Millisecond, 5*time.Millisecond })
-	if err := wait(t, done); !errors.Is(err, ErrIdle) {
+	if err := wait(t, done); !errors.Is(err, errIdle) {
 		t.Errorf("ended with %v", err)
 	}
 	if _, err := os.Stat(client.Home.Socket()); err == nil {
@@ -399,7 +403,7 @@ func TestLivesWhileConnected(t *testing.T) {
 	case <-time.After(4 * idle):
 	}
 	conn.Close()
-	if err := wait(t, done); !errors.Is(err, ErrIdle) {
+	if err := wait(t, done); !errors.Is(err, errIdle) {
 		t.Errorf("ended with %v", err)
 	}
 }
@@ -414,7 +418,7 @@ func TestEndsWhenReplaced(t *testing.T) {
 		if err := cut(client.Home); err != nil {
 			t.Fatal(err)
 		}
-		if err := wait(t, done); !errors.Is(err, ErrReplaced) {
+		if err := wait(t, done); !errors.Is(err, errReplaced) {
 			t.Errorf("%s: ended with %v", name, err)
 		}
 		if name == "socket replaced" {

@@ -65,7 +65,7 @@ func (n *Inner) Serve(ctx context.Context, ln net.Listener) error {
 		case seats <- struct{}{}:
 		default:
 			go func() { // a client that does not read must not block the loop
-				inner.WriteJSON(localapi.FrameError, localapi.NewFailure(errCrowded))
+				writeError(inner, errCrowded)
 				inner.Close()
 			}()
 			continue
@@ -85,7 +85,9 @@ func (n *Inner) serveConn(ctx context.Context, inner *peer.Conn) {
 		q, err = n.admitQuery(q)
 	}
 	if err == nil && q.Verb == apitype.JudgeToolCall.Name {
-		writeAnswer(inner, n.Judged)
+		if err = writeAnswer(inner, n.Judged); err != nil {
+			writeError(inner, err)
+		}
 		return
 	}
 	var outer *peer.Conn
@@ -96,7 +98,7 @@ func (n *Inner) serveConn(ctx context.Context, inner *peer.Conn) {
 		if n.Refused != nil && errors.Is(err, bailey.Denied) {
 			n.Refused(err.Error())
 		}
-		inner.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
+		writeError(inner, err)
 		return
 	}
 	defer outer.Close()

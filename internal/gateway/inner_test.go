@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"testing"
@@ -74,7 +75,7 @@ func TestWallSessionIsTheAgents(t *testing.T) {
 	if got, err := s.enterSession(t.Context(), bearer, localAgent()); err != nil || got != id {
 		t.Fatal(got, err)
 	}
-	if i, ok := s.Wall(id); !ok || i.Agent != "claude" || i.Door != WallDoor || i.Dir != "/src/project" {
+	if i, ok := s.Wall(id); !ok || i.Agent != "claude" || i.Door != wallDoor || i.Dir != "/src/project" {
 		t.Errorf("%+v %v", i, ok)
 	}
 	own, id, _ := s.Issue(t.Context(), localAgent())
@@ -92,7 +93,8 @@ func TestJudgedInItsSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gateway{Config: Config{Sessions: s, Workspaces: workspace.NewWorkspaces(nil, nil)}}
+	g := &Gateway{Config: Config{Sessions: s, Workspaces: workspace.NewWorkspaces(nil, nil), Redaction: NewRedaction(),
+		TokenRequired: func() bool { return false }, Begin: func(context.Context, bailey.Call) error { return nil }}}
 	from := bailey.Call{Principal: localAgent(), Door: "cli"}
 	if _, err := g.openSession(t.Context(), localapi.Query{Verb: "judge", Session: bearer}, &from); err != nil || from.Session.ID != id || from.Principal.Agent != "claude" {
 		t.Errorf("%+v %v", from, err)

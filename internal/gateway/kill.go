@@ -27,7 +27,7 @@ type Resumed struct {
 // KillSwitch wraps the gate and its policy. When it is switched on, it ends every running call. Each later call is
 // refused at the policy stage and gets a receipt. It stays on, even after a restart, until an operator resumes.
 type KillSwitch struct {
-	Gate     Gate                // carries the calls
+	Gate                         // carries the calls
 	Withdraw func(reason string) // ends pending approvals and revokes granted ones; nil: there are none
 	note     func(ctx context.Context, kind string, data any) error
 
@@ -69,11 +69,6 @@ func (k *KillSwitch) Do(ctx context.Context, call bailey.Call) bailey.Result {
 		k.mu.Unlock()
 	}()
 	return k.Gate.Do(ctx, call)
-}
-
-// EndSession calls the gate's EndSession.
-func (k *KillSwitch) EndSession(ctx context.Context, id bailey.SessionID) error {
-	return k.Gate.EndSession(ctx, id)
 }
 
 // State returns the current state of the switch.

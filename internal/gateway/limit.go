@@ -9,11 +9,11 @@ import (
 	"bailey"
 )
 
-// SuppressedEvent is the kind of the ledger entry for calls refused by a [Limit].
-const SuppressedEvent = "suppressed"
+// suppressedEvent is the kind of the ledger entry for calls refused by a [Limit].
+const suppressedEvent = "suppressed"
 
-// Suppressed is the data of such an entry: one a minute for each principal that exceeds its rate.
-type Suppressed struct {
+// suppressedCalls is the data of such an entry: one a minute for each principal that exceeds its rate.
+type suppressedCalls struct {
 	Agent  string    `json:"agent"`
 	Person string    `json:"person,omitempty"`
 	Door   string    `json:"door,omitempty"`
@@ -52,7 +52,7 @@ type limitKey struct{ agent, person, door string }
 type bucket struct {
 	tokens  float64
 	at      time.Time // when tokens was computed
-	refused Suppressed
+	refused suppressedCalls
 	due     *time.Timer // writes refused; nil if nothing is pending
 }
 
@@ -104,7 +104,7 @@ func (l *Limit) takeToken(p limitKey) bool {
 		return true
 	}
 	if b.refused.Calls == 0 {
-		b.refused = Suppressed{Agent: p.agent, Person: p.person, Door: p.door, From: now.UTC()}
+		b.refused = suppressedCalls{Agent: p.agent, Person: p.person, Door: p.door, From: now.UTC()}
 	}
 	l.total++
 	b.refused.Calls++
@@ -164,12 +164,12 @@ func (l *Limit) scheduleWrite(b *bucket) {
 func (l *Limit) writeSuppressed(b *bucket) {
 	l.mu.Lock()
 	s := b.refused
-	b.refused, b.due = Suppressed{}, nil
+	b.refused, b.due = suppressedCalls{}, nil
 	l.mu.Unlock()
 	if s.Calls == 0 {
 		return
 	}
-	err := l.c.Note(context.Background(), SuppressedEvent, s)
+	err := l.c.Note(context.Background(), suppressedEvent, s)
 	if err == nil {
 		return
 	}

@@ -29,7 +29,7 @@ func (c *counting) EndSession(context.Context, bailey.SessionID) error { return 
 // notes keeps the recorded entries. If err is set, it refuses them.
 type notes struct {
 	mu   sync.Mutex
-	list []Suppressed
+	list []suppressedCalls
 	err  error
 	came chan struct{}
 }
@@ -43,10 +43,10 @@ func (n *notes) note(_ context.Context, kind string, data any) error {
 	if n.err != nil {
 		return n.err
 	}
-	if kind != SuppressedEvent {
+	if kind != suppressedEvent {
 		return fmt.Errorf("a note of kind %s", kind)
 	}
-	n.list = append(n.list, data.(Suppressed))
+	n.list = append(n.list, data.(suppressedCalls))
 	return nil
 }
 

@@ -97,3 +97,12 @@ func TestLogOutlivesItsRedaction(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// Use puts rules into force, as settings do.
+func (r *Redaction) Use(c redact.Config) error {
+	rules, err := redact.Compile(c)
+	if err == nil {
+		r.inForce.Store(rules)
+	}
+	return err
+}

@@ -72,11 +72,8 @@ func (l *Live) removeCall(id bailey.ReceiptID) {
 	delete(l.calls, id)
 }
 
-// addSession records a session until disconnect is called. If l is nil, it does nothing.
+// addSession records a session until disconnect is called.
 func (l *Live) addSession(from bailey.Call) (disconnect func()) {
-	if l == nil {
-		return func() {}
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.sessions == nil {
@@ -100,14 +97,8 @@ func (l *Live) addSession(from bailey.Call) (disconnect func()) {
 func (l *Live) Now() ([]apitype.LiveCall, []apitype.LiveSession) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	calls := make([]apitype.LiveCall, 0, len(l.calls))
-	for _, c := range l.calls {
-		calls = append(calls, c)
-	}
-	sessions := make([]apitype.LiveSession, 0, len(l.sessions))
-	for _, s := range l.sessions {
-		sessions = append(sessions, s)
-	}
+	calls := slices.AppendSeq([]apitype.LiveCall{}, maps.Values(l.calls))
+	sessions := slices.AppendSeq([]apitype.LiveSession{}, maps.Values(l.sessions))
 	slices.SortFunc(calls, func(a, b apitype.LiveCall) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Receipt, b.Receipt))
 	})

@@ -13,10 +13,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"bailey"
+	"bailey/internal/applied"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/safefile"
@@ -24,8 +24,8 @@ import (
 	"bailey/internal/workspace"
 )
 
-// ProfilesDir is the directory in the home with a file NAME.yaml for each profile.
-const ProfilesDir = "profiles"
+// profilesDir is the directory in the home with a file NAME.yaml for each profile.
+const profilesDir = "profiles"
 
 // Limits of profiles. One ledger entry (64 KiB) must hold all profiles in use.
 const (
@@ -39,10 +39,7 @@ type Profiles struct {
 	home       localapi.Home
 	workspaces *workspace.Workspaces
 	note       func(ctx context.Context, kind string, data any) error
-
-	now atomic.Pointer[settings.Stack]
-
-	mu sync.Mutex // one use at a time
+	now        applied.Store[settings.Stack]
 }
 
 // OpenProfiles applies the profiles that were in use last. If the file of one is missing or one of its workspaces is no
@@ -50,11 +47,12 @@ type Profiles struct {
 func OpenProfiles(home localapi.Home, w *workspace.Workspaces, last settings.InUse,
 	note func(context.Context, string, any) error, log *slog.Logger) *Profiles {
 	p := &Profiles{home: home, workspaces: w, note: note}
+	p.now.Use = func(s settings.Stack) { w.UseProfiles(s.Workspaces()) }
 	s := settings.Stack{InUse: last}
 	for _, u := range last.Profiles {
 		_, err := p.readProfile(u.Name)
 		if err == nil {
-			err = p.checkWorkspaces(u)
+			err = p.workspaces.CheckCanonical(u.Workspaces)
 		}
 		if err != nil && s.Failed == nil {
 			s.Failed = bailey.Blocked.Errorf("put it right, then bailey profile use "+strings.Join(s.Names(), " ")+
@@ -63,17 +61,12 @@ func OpenProfiles(home localapi.Home, w *workspace.Workspaces, last settings.InU
 			log.Error("the profiles cannot be used", "why", s.Failed)
 		}
 	}
-	p.useStack(s)
+	p.now.Restore(s)
 	return p
 }
 
-func (p *Profiles) useStack(s settings.Stack) {
-	p.now.Store(&s)
-	p.workspaces.UseProfiles(s.Workspaces())
-}
-
 // InForce returns the profiles that apply to a call that begins now.
-func (p *Profiles) InForce() settings.Stack { return *p.now.Load() }
+func (p *Profiles) InForce() settings.Stack { return p.now.Load() }
 
 // profileName is also the name of the file without ".yaml".
 var profileName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`) })
@@ -84,7 +77,7 @@ func (p *Profiles) readProfile(name string) (u settings.UsedProfile, err error) 
 		return u, bailey.Invalid.Errorf("lower case letters, digits and dashes, at most 32",
 			"%q is no name of a profile", name)
 	}
-	file := filepath.Join(ProfilesDir, name+".yaml")
+	file := filepath.Join(profilesDir, name+".yaml")
 	text, err := safefile.Read(p.home.Path(file), maxProfile)
 	switch {
 	case err == nil && text == nil:
@@ -93,28 +86,14 @@ func (p *Profiles) readProfile(name string) (u settings.UsedProfile, err error) 
 		return u, bailey.Invalid.Wrap(err, file+" cannot be read",
 			fmt.Sprintf("it is a regular file of yours of at most %d bytes", maxProfile))
 	}
-	u = settings.UsedProfile{Name: name, Digest: textDigest(text)}
+	u = settings.UsedProfile{Name: name, Digest: apitype.FileDigest(text)}
 	u.Profile, err = settings.ParseProfile(file, text)
 	return u, err
 }
 
-// checkWorkspaces returns an error if a directory in the profile cannot be a workspace.
-func (p *Profiles) checkWorkspaces(u settings.UsedProfile) error {
-	for _, dir := range u.Workspaces {
-		real, err := p.workspaces.Resolve(dir)
-		if err == nil && real != dir {
-			err = bailey.Invalid.Errorf("write "+real, "the workspace %s is not canonical", dir)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // States returns all profiles of the home, sorted by name, and those in use whose file is missing.
 func (p *Profiles) States() ([]apitype.ProfileState, error) {
-	entries, err := os.ReadDir(p.home.Path(ProfilesDir))
+	entries, err := os.ReadDir(p.home.Path(profilesDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, bailey.Unavailable.Wrap(err, "the profiles cannot be listed", "")
 	}
@@ -135,7 +114,7 @@ func (p *Profiles) States() ([]apitype.ProfileState, error) {
 }
 
 func (p *Profiles) profileState(name string, stack settings.Stack) apitype.ProfileState {
-	st := apitype.ProfileState{Name: name, File: p.home.Path(filepath.Join(ProfilesDir, name+".yaml"))}
+	st := apitype.ProfileState{Name: name, File: p.home.Path(filepath.Join(profilesDir, name+".yaml"))}
 	u, err := p.readProfile(name)
 	if err != nil {
 		st.Fault, st.Cure = err.Error(), bailey.HintOf(err)
@@ -161,7 +140,7 @@ func (p *Profiles) Propose(names []string) (u settings.InUse, err error) {
 		}
 		one, err := p.readProfile(name)
 		if err == nil {
-			err = p.checkWorkspaces(one)
+			err = p.workspaces.CheckCanonical(one.Workspaces)
 		}
 		if err != nil {
 			return u, err
@@ -177,20 +156,13 @@ func (p *Profiles) Propose(names []string) (u settings.InUse, err error) {
 
 // Use durably selects profiles from the next call on. digests are those that the operator was shown, in the same order.
 // If a file has changed since, the error is a Conflict.
-func (p *Profiles) Use(ctx context.Context, names, digests []string, by settings.InUse) (settings.InUse, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	u, err := p.Propose(names)
-	if err != nil {
-		return u, err
-	}
-	if !slices.Equal(u.Digests(), digests) {
-		return u, bailey.Conflict.New("a profile changed meanwhile", "look at it again: bailey profile use")
-	}
-	u.At, u.Operator, u.Person = time.Now().UTC().Truncate(time.Second), by.Operator, by.Person
-	if err := p.note(ctx, apitype.ProfileEvent, u); err != nil {
-		return u, err
-	}
-	p.useStack(settings.Stack{InUse: u})
-	return u, nil
+func (p *Profiles) Use(ctx context.Context, names, digests []string, by settings.InUse) (u settings.InUse, err error) {
+	err = p.now.Apply(func(settings.Stack) (next settings.Stack, record func() error, err error) {
+		if u, err = p.Propose(names); err == nil && !slices.Equal(u.Digests(), digests) {
+			err = bailey.Conflict.New("a profile changed meanwhile", "look at it again: bailey profile use")
+		}
+		u.At, u.Operator, u.Person = time.Now().UTC().Truncate(time.Second), by.Operator, by.Person
+		return settings.Stack{InUse: u}, func() error { return p.note(ctx, apitype.ProfileEvent, u) }, err
+	})
+	return u, err
 }

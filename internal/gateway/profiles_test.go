@@ -24,7 +24,7 @@ type profileYard struct {
 
 func (y *profileYard) write(t *testing.T, name, text string) {
 	t.Helper()
-	dir := filepath.Join(string(y.home), ProfilesDir)
+	dir := filepath.Join(string(y.home), profilesDir)
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(text), 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestMissingProfileFailsClosed(t *testing.T) {
 			t.Errorf("profile %q: %v", name, err)
 		}
 	}
-	os.Symlink("/etc/passwd", filepath.Join(string(y.home), ProfilesDir, "link.yaml"))
+	os.Symlink("/etc/passwd", filepath.Join(string(y.home), profilesDir, "link.yaml"))
 	if _, err := y.open(settings.InUse{}).Propose([]string{"link"}); !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), "no regular file") {
 		t.Errorf("a link: %v", err)
 	}

@@ -19,12 +19,12 @@ import (
 	"bailey/internal/redact"
 )
 
-// RestoreEvent is the kind of the ledger entry for a session whose texts are restored for an operator. It must be
-// durable before the first text is sent, and contains no text. Its data is a [Restoring].
-const RestoreEvent = "redact.restore"
+// restoreEvent is the kind of the ledger entry for a session whose texts are restored for an operator. It must be
+// durable before the first text is sent, and contains no text. Its data is a [restoring].
+const restoreEvent = "redact.restore"
 
-// Restoring records which operator had the texts of which session restored.
-type Restoring struct {
+// restoring records which operator had the texts of which session restored.
+type restoring struct {
 	Session  bailey.SessionID  `json:"session"`
 	Operator localapi.Operator `json:"operator"`
 	Person   string            `json:"person"`
@@ -42,13 +42,12 @@ type redaction struct {
 }
 
 // redactStream serves one stream. It writes the text only to the client.
-func (g *Gateway) redactStream(ctx context.Context, conn *peer.Conn, q localapi.Query, from bailey.Call) {
+func (g *Gateway) redactStream(ctx context.Context, conn *peer.Conn, q localapi.Query, from bailey.Call) error {
 	select {
 	case g.streams <- struct{}{}:
 		defer func() { <-g.streams }()
 	default:
-		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(errBusy))
-		return
+		return errBusy
 	}
 	r, err := g.newRedaction(ctx, conn, q, from)
 	if err == nil {
@@ -63,8 +62,7 @@ func (g *Gateway) redactStream(ctx context.Context, conn *peer.Conn, q localapi.
 	}
 	bad := badLine{}
 	if err != nil && !errors.As(err, &bad) {
-		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
-		return
+		return err
 	}
 	result := r.buildResult()
 	if r.q.Mode != localapi.Report &&
@@ -78,6 +76,7 @@ func (g *Gateway) redactStream(ctx context.Context, conn *peer.Conn, q localapi.
 	if conn.WriteJSON(localapi.FrameResult, result) != nil && q.Redact.Session == "" {
 		g.Kept.dropTable(r.session) // no client knows of it
 	}
+	return nil
 }
 
 // newRedaction finds or creates the session and records a restoring, before any input is read.
@@ -106,7 +105,7 @@ func (g *Gateway) newRedaction(ctx context.Context, conn *peer.Conn, q localapi.
 		return nil, err
 	}
 	if r.back != nil {
-		err = g.Note(ctx, RestoreEvent, Restoring{r.session, q.Operator, from.Principal.Person})
+		err = g.Note(ctx, restoreEvent, restoring{r.session, q.Operator, from.Principal.Person})
 	}
 	return r, err
 }

@@ -23,45 +23,26 @@ type Redaction struct {
 	// Tell, if set, is called with the category of each token that is made in a tool's output.
 	Tell func(category string)
 
-	inForce atomic.Pointer[redact.Rules] // nil: the built-in rules
+	inForce atomic.Pointer[redact.Rules]
 	mu      sync.Mutex
 	tables  map[bailey.SessionID]*redact.Table // guarded by mu
 }
 
-// NewRedaction returns a Redaction without token maps that uses the built-in rules.
+// NewRedaction returns a Redaction without token maps that uses the built-in rules. Compile must not fail for the zero
+// Config; if it did, a gateway that hides less than it claims must not continue.
 func NewRedaction() *Redaction {
-	return &Redaction{tables: map[bailey.SessionID]*redact.Table{}}
-}
-
-// builtInRules returns the rules of package redact. Compile must not fail for the zero Config; if it did, a gateway
-// that hides less than it claims must not continue.
-func builtInRules() *redact.Rules {
 	rules, err := redact.Compile(redact.Config{})
 	if err != nil {
 		panic(err)
 	}
-	return rules
+	r := &Redaction{tables: map[bailey.SessionID]*redact.Table{}}
+	r.inForce.Store(rules)
+	return r
 }
 
-func (r *Redaction) currentRules() *redact.Rules {
-	if own := r.inForce.Load(); own != nil {
-		return own
-	}
-	return builtInRules()
-}
-
-// newTable returns an empty table with the current rules, for a new session or a separate text.
-func (r *Redaction) newTable() *redact.Table { return r.currentRules().NewTable() }
-
-// Use applies c to sessions that begin from now on. Open sessions keep their rules. If c does not compile, nothing
-// changes.
-func (r *Redaction) Use(c redact.Config) error {
-	rules, err := redact.Compile(c)
-	if err == nil {
-		r.inForce.Store(rules)
-	}
-	return err
-}
+// newTable returns an empty table with the rules in force, for a new session or a separate text. Open sessions keep the
+// rules with which they began.
+func (r *Redaction) newTable() *redact.Table { return r.inForce.Load().NewTable() }
 
 func (r *Redaction) sessionTable(id bailey.SessionID) *redact.Table {
 	r.mu.Lock()
@@ -204,11 +185,7 @@ func (k *Kept) dropTable(id bailey.SessionID) {
 
 // dropExpired removes expired maps. The caller must hold k.mu.
 func (k *Kept) dropExpired() {
-	for id, m := range k.maps {
-		if k.now().Sub(m.used) >= keptFor {
-			delete(k.maps, id)
-		}
-	}
+	maps.DeleteFunc(k.maps, func(_ bailey.SessionID, m keptMap) bool { return k.now().Sub(m.used) >= keptFor })
 }
 
 // evictExcess removes the maps that exceed the limits. The caller must hold k.mu.

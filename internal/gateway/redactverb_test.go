@@ -186,7 +186,7 @@ func TestRestoreIsRecordedFirst(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if seen != 1 || len(notes) != 1 || !strings.Contains(notes[0], RestoreEvent) || !strings.Contains(notes[0], string(r.Session)+" Operator:terminal Person:") ||
+	if seen != 1 || len(notes) != 1 || !strings.Contains(notes[0], restoreEvent) || !strings.Contains(notes[0], string(r.Session)+" Operator:terminal Person:") ||
 		strings.Contains(notes[0], "10.1.2.3") {
 		t.Errorf("%d noted before the first byte: %v", seen, notes)
 	}
@@ -288,7 +288,7 @@ func TestHangUpFreesTheStream(t *testing.T) {
 	}
 	read.Close()
 	stalled.Close()
-	if err := wait(t, done); !errors.Is(err, ErrIdle) {
+	if err := wait(t, done); !errors.Is(err, errIdle) {
 		t.Errorf("ended with %v", err)
 	}
 	if many(kept) != 0 {

@@ -43,11 +43,7 @@ func (g *Gateway) serveConn(ctx context.Context, conn *peer.Conn) {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 
 	q, err := readQuery(conn, g.QueryPatience)
-	if err != nil {
-		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
-		return
-	}
-	if q.Verb == localapi.StopVerb {
+	if err == nil && q.Verb == localapi.StopVerb {
 		g.stopGateway(ctx, conn)
 		return
 	}
@@ -55,56 +51,65 @@ func (g *Gateway) serveConn(ctx context.Context, conn *peer.Conn) {
 		Principal: bailey.Principal{Agent: apitype.LocalAgent, Person: g.person},
 		Door:      "cli", Dir: q.Dir,
 	}
-	if q.Token != "" {
-		if err := g.identifyAgent(q.Token, &from.Principal); err != nil {
-			conn.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
-			return
-		}
+	leave := func() {}
+	if err == nil {
+		err = g.identifyAgent(q.Token, &from.Principal)
 	}
-	leave, err := g.openSession(ctx, q, &from)
+	if err == nil {
+		leave, err = g.openSession(ctx, q, &from)
+	}
+	if err == nil {
+		defer leave()
+		err = g.serveQuery(ctx, cancel, conn, q, from)
+	}
 	if err != nil {
-		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
-		return
-	}
-	defer leave()
-	if (q.Verb == "call" || q.Verb == "mcp") && g.busy.Load()-int64(len(g.streams)+len(g.webs)) > maxConns {
-		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(errCrowded))
-		return
-	}
-	h, known := g.handlers[q.Verb]
-	switch {
-	case q.Verb == "call":
-		g.serveCall(ctx, cancel, conn, q, from)
-	case q.Verb == "mcp":
-		g.serveMCP(ctx, conn, from, q.Session != "")
-	case q.Verb == localapi.HTTPVerb:
-		g.serveHTTP(ctx, conn, q)
-	case q.Verb == localapi.RedactVerb:
-		g.redactStream(ctx, conn, q, from)
-	case known:
-		if !h.Command { // a command must finish after it has begun
-			go untilGone(conn, cancel)
-		}
-		answer, err := h.answer(ctx, q, from)
-		switch {
-		case err == nil:
-			writeAnswer(conn, answer)
-		case h.Command: // an operator must see the real names to fix the problem
-			conn.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
-		default:
-			conn.WriteJSON(localapi.FrameError, redactFailure(err, g.Redaction, from.Session.ID))
-		}
-	default:
-		conn.WriteJSON(localapi.FrameError,
-			localapi.NewFailure(bailey.Invalid.Errorf("client and gateway may be of two versions: bailey gateway stop ends the running one, the next call starts the new one",
-				"the gateway knows no verb %q", q.Verb)))
+		writeError(conn, err)
 	}
 }
 
-// identifyAgent sets a principal's agent and token from a bearer.
+// serveQuery serves a query of a session. If it returns an error, the client gets that error as the answer.
+func (g *Gateway) serveQuery(ctx context.Context, cancel context.CancelCauseFunc, conn *peer.Conn, q localapi.Query,
+	from bailey.Call) error {
+	if (q.Verb == "call" || q.Verb == "mcp") && g.busy.Load()-int64(len(g.streams)+len(g.webs)) > maxConns {
+		return errCrowded
+	}
+	switch q.Verb {
+	case "call":
+		return g.serveCall(ctx, cancel, conn, q, from)
+	case "mcp":
+		return g.serveMCP(ctx, conn, from, q.Session != "")
+	case localapi.HTTPVerb:
+		return g.serveHTTP(ctx, conn, q)
+	case localapi.RedactVerb:
+		return g.redactStream(ctx, conn, q, from)
+	}
+	h, known := g.handlers[q.Verb]
+	if !known {
+		return bailey.Invalid.Errorf("client and gateway may be of two versions: bailey gateway stop ends the running one, the next call starts the new one",
+			"the gateway knows no verb %q", q.Verb)
+	}
+	if !h.Command { // a command must finish after it has begun
+		go untilGone(conn, cancel)
+	}
+	answer, err := h.answer(ctx, q, from)
+	switch {
+	case err == nil:
+		return writeAnswer(conn, answer)
+	case h.Command: // an operator must see the real names to fix the problem
+		return err
+	}
+	return redactError(err, g.Redaction, from.Session.ID)
+}
+
+// writeError answers a query with an error.
+func writeError(conn *peer.Conn, err error) {
+	conn.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
+}
+
+// identifyAgent sets a principal's agent and token from a bearer, if there is one.
 func (g *Gateway) identifyAgent(bearer string, p *bailey.Principal) error {
-	if g.Agents == nil {
-		return bailey.Denied.New("this gateway knows no tokens", "unset "+localapi.TokenVariable)
+	if bearer == "" {
+		return nil
 	}
 	t, err := g.Agents.Admit(bearer)
 	p.Agent, p.Token = t.Agent, t.ID
@@ -118,16 +123,13 @@ var errNobody = &bailey.Error{Kind: bailey.Denied,
 // openSession gives a query its session: that of its bearer, or a new one that ends with the query.
 func (g *Gateway) openSession(ctx context.Context, q localapi.Query, from *bailey.Call) (leave func(), err error) {
 	calls := q.Verb == "call" || q.Verb == "mcp" || q.Verb == apitype.JudgeToolCall.Name
-	nobody := calls && from.Principal.Token == "" && g.TokenRequired != nil && g.TokenRequired()
+	nobody := calls && from.Principal.Token == "" && g.TokenRequired()
 	if q.Session == "" && nobody {
 		return nil, errNobody
 	}
 	if q.Session == "" || !calls {
 		from.Session = bailey.Session{ID: bailey.NewSessionID(), Single: q.Verb == "call"}
 		return func() { g.endSession(from.Session.ID) }, nil
-	}
-	if g.Sessions == nil {
-		return nil, unknownSession()
 	}
 	if from.Session.ID, err = g.Sessions.enterSession(ctx, q.Session, from.Principal); err != nil {
 		return nil, err
@@ -141,9 +143,6 @@ func (g *Gateway) openSession(ctx context.Context, q localapi.Query, from *baile
 	if nobody {
 		leave()
 		return nil, errNobody
-	}
-	if g.Begin == nil || g.End == nil {
-		return leave, nil
 	}
 	if q.Verb == "mcp" {
 		unstay, rest := g.Sessions.addMCPConn(from.Session.ID), leave
@@ -160,13 +159,13 @@ func (g *Gateway) openSession(ctx context.Context, q localapi.Query, from *baile
 	return leave, err
 }
 
-// writeAnswer writes an answer. If it does not fit in a frame, respond writes an error.
-func writeAnswer(conn *peer.Conn, answer any) {
+// writeAnswer writes an answer. It returns an error if the answer does not fit in a frame.
+func writeAnswer(conn *peer.Conn, answer any) error {
 	if err := conn.WriteJSON(localapi.FrameResult, answer); bailey.KindOf(err) == bailey.Invalid {
-		conn.WriteJSON(localapi.FrameError,
-			localapi.NewFailure(bailey.Invalid.New("the answer is too long: "+err.Error(),
-				"ask for less; if it was to change something, that is done")))
+		return bailey.Invalid.New("the answer is too long: "+err.Error(),
+			"ask for less; if it was to change something, that is done")
 	}
+	return nil
 }
 
 func readQuery(conn *peer.Conn, patience time.Duration) (q localapi.Query, err error) {
@@ -207,12 +206,11 @@ func parseQuery(b []byte) (q localapi.Query, err error) {
 }
 
 func (g *Gateway) serveCall(ctx context.Context, cancel context.CancelCauseFunc, conn *peer.Conn, q localapi.Query,
-	call bailey.Call) {
+	call bailey.Call) error {
 	shim := len(q.Call.Argv) > 0
 	if shim {
 		if err := g.resolveArgv(conn, q.Call); err != nil {
-			conn.WriteJSON(localapi.FrameError, redactFailure(err, g.Redaction, call.Session.ID))
-			return
+			return redactError(err, g.Redaction, call.Session.ID)
 		}
 	}
 	call.Capability, call.Input, call.Text = q.Call.Capability, q.Call.Input, q.Call.Text
@@ -235,6 +233,7 @@ func (g *Gateway) serveCall(ctx context.Context, cancel context.CancelCauseFunc,
 			fmt.Sprintf("bailey capabilities show %s has its inputs, and bailey run calls it", call.Capability)
 	}
 	conn.WriteJSON(localapi.FrameResult, reply)
+	return nil
 }
 
 // Meant is the call that the arguments of a tool map to.
@@ -247,7 +246,7 @@ type Meant struct {
 
 // resolveArgv fills in a call from a tool's arguments and reads the tool's standard input, if any.
 func (g *Gateway) resolveArgv(conn *peer.Conn, q *localapi.CallQuery) error {
-	if g.Means == nil || q.Capability != "" || q.Input != nil {
+	if q.Capability != "" || q.Input != nil {
 		return bailey.Invalid.New("a query with a tool's own words has nothing else, and these mean nothing here", "")
 	}
 	m, err := g.Means(q.Argv)
@@ -313,12 +312,12 @@ func (g *Gateway) stopGateway(ctx context.Context, conn *peer.Conn) {
 	}
 	conn.WriteFrame(localapi.FrameResult, nil)
 	if end := g.end.Load(); end != nil {
-		(*end)(ErrStopped)
+		(*end)(errStopped)
 	}
 }
 
 // serveMCP serves one MCP connection. It is a session of its own or belongs to a session with a bearer.
-func (g *Gateway) serveMCP(ctx context.Context, conn *peer.Conn, from bailey.Call, bearer bool) {
+func (g *Gateway) serveMCP(ctx context.Context, conn *peer.Conn, from bailey.Call, bearer bool) error {
 	from.Door = "mcp"
 	more := map[string]any{}
 	if bearer {
@@ -326,8 +325,7 @@ func (g *Gateway) serveMCP(ctx context.Context, conn *peer.Conn, from bailey.Cal
 	}
 	leave, err := g.recordStart(ctx, from, more, !bearer)
 	if err != nil {
-		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
-		return
+		return err
 	}
 	defer leave()
 	if err = conn.WriteFrame(localapi.FrameResult, nil); err == nil {
@@ -336,6 +334,7 @@ func (g *Gateway) serveMCP(ctx context.Context, conn *peer.Conn, from bailey.Cal
 	if err != nil {
 		g.Log.Info("an MCP connection ended", "session", from.Session.ID, "err", err)
 	}
+	return nil
 }
 
 // recordStart records that a session is connected and shows it in the status until leave is called. If the session begins
@@ -361,7 +360,7 @@ func (g *Gateway) recordStart(ctx context.Context, from bailey.Call, more map[st
 			g.Log.Error("a session's end is not recorded", "session", id, "err", err)
 		}
 	}
-	if g.Begin == nil || g.End == nil || !begins {
+	if !begins {
 		return leave, nil
 	}
 	begun := false
@@ -372,7 +371,7 @@ func (g *Gateway) recordStart(ctx context.Context, from bailey.Call, more map[st
 	}()
 	if err := g.Begin(ctx, shown); err != nil {
 		g.Log.Info("a session did not begin", "session", id, "err", err)
-		return nil, redactFailure(err, g.Redaction, id).Err()
+		return nil, redactError(err, g.Redaction, id)
 	}
 	begun, over = true, func() { g.End(g.last, shown) }
 	return leave, nil
@@ -404,10 +403,9 @@ func (f frameWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// redactFailure returns an error in the redacted form that the session may read.
-func redactFailure(err error, r *Redaction, id bailey.SessionID) localapi.Failure {
-	f := localapi.NewFailure(err)
-	return localapi.Failure{Kind: f.Kind, Message: r.Text(id, f.Message), Hint: r.Text(id, f.Hint)}
+// redactError returns an error in the redacted form that the session may read.
+func redactError(err error, r *Redaction, id bailey.SessionID) error {
+	return bailey.KindOf(err).New(r.Text(id, err.Error()), r.Text(id, bailey.HintOf(err)))
 }
 
 // checkOperator returns an error if o is not a valid operator right.

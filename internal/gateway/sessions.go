@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -62,11 +61,11 @@ func (s *Sessions) Issue(ctx context.Context, p bailey.Principal) (bearer string
 // IssueWall begins a session for an agent inside the agent jail. The bearer alone identifies that agent.
 func (s *Sessions) IssueWall(ctx context.Context, agent,
 	project string) (bearer string, id bailey.SessionID, err error) {
-	return s.issueBearer(ctx, Issued{Agent: agent, Door: WallDoor, Dir: project})
+	return s.issueBearer(ctx, Issued{Agent: agent, Door: wallDoor, Dir: project})
 }
 
-// WallDoor is the name of the front end for calls from inside the agent jail.
-const WallDoor = "wrap"
+// wallDoor is the name of the front end for calls from inside the agent jail.
+const wallDoor = "wrap"
 
 func (s *Sessions) issueBearer(ctx context.Context, i Issued) (bearer string, id bailey.SessionID, err error) {
 	now := s.now()
@@ -348,8 +347,7 @@ var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadd
 
 // sessionOf returns the id of a bearer's session: 128 bits of a SHA-256, from which the bearer cannot be computed.
 func sessionOf(bearer string) (bailey.SessionID, error) {
-	digits, ok := strings.CutPrefix(bearer, bearerPrefix)
-	if b, err := hex.DecodeString(digits); !ok || err != nil || len(b) != 16 || hex.EncodeToString(b) != digits {
+	if !isBearer(bearer, bearerPrefix, 16) {
 		return "", bailey.Invalid.New(localapi.SessionVariable+" holds no session", freshSession)
 	}
 	sum := sha256.Sum256([]byte("bailey session 1\x00" + bearer))
@@ -384,7 +382,7 @@ func (g *Gateway) startSession(ctx context.Context, from bailey.Call) error {
 	err := g.Sessions.startOnce(id, func() error { return g.Begin(ctx, from) }, func() { g.End(g.last, from) })
 	if err != nil {
 		g.Log.Info("a session did not begin", "session", id, "err", err)
-		return redactFailure(err, g.Redaction, id).Err()
+		return redactError(err, g.Redaction, id)
 	}
 	return nil
 }

@@ -2,15 +2,14 @@ package gateway
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
 
 	"bailey"
+	"bailey/internal/applied"
 	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 	"bailey/internal/redact"
 	"bailey/internal/safefile"
 	"bailey/internal/settings"
@@ -27,70 +26,67 @@ const ApplyEvent = "settings.apply"
 type Settings struct {
 	home       localapi.Home
 	workspaces *workspace.Workspaces
-	redaction  *Redaction
 	note       func(ctx context.Context, kind string, data any) error
+	now        applied.Store[settingsInForce]
+}
 
-	mu      sync.Mutex // one apply at a time; guards the fields below
-	applied settings.Applied
-	shut    error // why the settings are not in use
+type settingsInForce struct {
+	settings.Applied
+	rules *redact.Rules // of Redaction
+	shut  error         // why no call gets a workspace
 }
 
 // OpenSettings reads the home's settings and uses them if they are those that were applied last. It returns an error if
 // this version cannot apply the last redaction.
 func OpenSettings(home localapi.Home, w *workspace.Workspaces, r *Redaction, last settings.Applied,
 	note func(context.Context, string, any) error, log *slog.Logger) (*Settings, error) {
-	if err := r.Use(last.Redaction); err != nil {
+	rules, err := redact.Compile(last.Redaction)
+	if err != nil {
 		return nil, bailey.Unavailable.Wrap(err, "the redaction applied last is not understood",
 			"start the version of bailey that applied it, take the rule out of "+settings.FileName+
 				", then bailey init --apply")
 	}
-	s := &Settings{home: home, workspaces: w, redaction: r, note: note, applied: last}
-	s.shut = s.checkApplied()
-	s.readUnrecorded()
-	if s.shut != nil {
-		log.Warn("the settings are not used", "why", s.shut, "cure", bailey.HintOf(s.shut))
+	s := &Settings{home: home, workspaces: w, note: note}
+	shut := s.checkApplied(&last)
+	if shut != nil {
+		log.Warn("the settings are not used", "why", shut, "cure", bailey.HintOf(shut))
 	}
 	if info, err := os.Lstat(s.filePath()); err == nil && safefile.Wide(info) {
 		log.Warn("the settings are open to others", "file", s.filePath(), "mode", info.Mode().Perm(), "cure",
 			"chmod 600")
 	}
-	w.Use(last.Workspaces, s.shut)
+	s.now.Use = func(now settingsInForce) {
+		w.Use(now.Workspaces, now.shut)
+		r.inForce.Store(now.rules)
+	}
+	s.now.Restore(settingsInForce{last, rules, shut})
 	return s, nil
 }
 
-// readUnrecorded reads from the file the values that the ledger does not store, if the file is the applied one.
-func (s *Settings) readUnrecorded() {
-	if text, err := s.readFile(); s.shut == nil && err == nil {
-		if said, err := settings.ParseSettings(text); err == nil && said.Notify.Webhook == s.applied.Notify.Webhook {
-			s.applied.Notify.URL = said.Notify.URL
-		}
-	}
-}
-
 // Applied returns the settings that were applied last.
-func (s *Settings) Applied() settings.Applied {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.applied
-}
+func (s *Settings) Applied() settings.Applied { return s.now.Load().Applied }
 
 func (s *Settings) filePath() string { return s.home.Path(settings.FileName) }
 
-// checkApplied returns an error if the applied settings cannot be used.
-func (s *Settings) checkApplied() error {
+// checkApplied returns an error if the applied settings cannot be used. Otherwise it adds the values that the ledger
+// does not store.
+func (s *Settings) checkApplied(last *settings.Applied) error {
 	text, err := s.readFile()
 	switch {
 	case err != nil:
 		return err
-	case textDigest(text) != s.applied.Digest && text == nil:
+	case apitype.FileDigest(text) != last.Digest && text == nil:
 		return handMade("is missing", nil)
-	case textDigest(text) != s.applied.Digest:
+	case apitype.FileDigest(text) != last.Digest:
 		return handMade("was changed by hand", nil)
 	}
-	for _, dir := range s.applied.Workspaces {
+	for _, dir := range last.Workspaces {
 		if why := s.workspaces.Unfit(dir); why != "" {
 			return handMade(fmt.Sprintf("names the workspace %s, which is now %s", dir, why), nil)
 		}
+	}
+	if said, err := settings.ParseSettings(text); err == nil && said.Notify.Webhook == last.Notify.Webhook {
+		last.Notify.URL = said.Notify.URL
 	}
 	return nil
 }
@@ -109,22 +105,13 @@ func (s *Settings) readFile() ([]byte, error) {
 	return text, nil
 }
 
-// textDigest returns the SHA-256 of text in hex, or "" if text is nil.
-func textDigest(text []byte) string {
-	if text == nil {
-		return ""
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
-}
-
 // State returns the state of the file. If dir is not empty, it must be valid as a workspace.
 func (s *Settings) State(dir string) (st settings.State, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st = settings.State{File: s.filePath(), Applied: s.applied, Workspaces: []string{}}
-	if s.shut != nil {
-		st.Refusal = s.shut.Error()
+	now := s.now.Load()
+	st = settings.State{File: s.filePath(), Applied: now.Applied}
+	st.Workspaces = []string{}
+	if now.shut != nil {
+		st.Refusal = now.shut.Error()
 	}
 	if dir != "" {
 		if st.Dir, err = s.workspaces.Resolve(dir); err != nil {
@@ -136,92 +123,62 @@ func (s *Settings) State(dir string) (st settings.State, err error) {
 		st.Changed, st.Fault = true, err.Error()
 		return st, nil
 	}
-	st.Text, st.Digest = string(text), textDigest(text)
-	st.Changed = st.Digest != s.applied.Digest
+	st.Text, st.Digest = string(text), apitype.FileDigest(text)
+	st.Changed = st.Digest != now.Digest
 	said, err := settings.ParseSettings(text)
 	if err != nil {
 		st.Fault, st.Cure = err.Error(), bailey.HintOf(err)
 	}
-	st.Workspaces, st.Redaction, st.Signers, st.Approvers = said.Workspaces, settings.Expressions(said.Redaction), said.Signers, said.Approvers
-	st.Broker = said.Broker
-	st.Notify, st.Network, st.Agents = said.Notify, said.Network, said.Agents
+	st.Contents = said.Recorded()
 	st.Inside = st.Dir != "" && workspace.Bounds{Dirs: st.Workspaces}.Hold(st.Dir)
 	return st, nil
 }
 
 // Digest returns the digest of the applied settings, or "" if none were ever applied.
-func (s *Settings) Digest() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.applied.Digest
-}
+func (s *Settings) Digest() string { return s.Applied().Digest }
 
 // Apply durably makes text the settings and uses them from the next call on. If text is nil, the file stays unchanged.
 // base is the digest of the file that the operator was shown. If the file has changed since, the error is a Conflict.
 func (s *Settings) Apply(ctx context.Context, base string, text []byte, by settings.Applied) (settings.Applied, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old, err := s.readFile()
+	next := settingsInForce{Applied: by}
+	record := func() error { return s.note(ctx, ApplyEvent, next.Applied) }
+	err := s.now.Apply(func(settingsInForce) (settingsInForce, func() error, error) {
+		old, err := s.readFile()
+		switch {
+		case err != nil:
+			return next, nil, err
+		case apitype.FileDigest(old) != base:
+			return next, nil, bailey.Conflict.New(settings.FileName+" changed meanwhile",
+				"look at it again: bailey init")
+		}
+		write := record
+		if text == nil {
+			text = old
+		} else {
+			write = func() error { return safefile.Put(string(s.home), settings.FileName, text, 0o600, record) }
+		}
+		said, err := s.parseChecked(text)
+		if err != nil {
+			return next, nil, err
+		}
+		next.Digest, next.Contents = apitype.FileDigest(text), said.Recorded()
+		next.rules, err = redact.Compile(next.Redaction)
+		return next, write, err
+	})
 	if err != nil {
-		return s.applied, err
+		return s.Applied(), err
 	}
-	if textDigest(old) != base {
-		return s.applied, bailey.Conflict.New(settings.FileName+" changed meanwhile",
-			"look at it again: bailey init")
-	}
-	keep := text == nil
-	if keep {
-		text = old
-	}
-	said, err := s.parseChecked(text)
-	if err != nil {
-		return s.applied, err
-	}
-	by.Digest, by.Workspaces, by.Redaction, by.Signers, by.Approvers = textDigest(text), said.Workspaces, settings.Expressions(said.Redaction), said.Signers, said.Approvers
-	by.Broker = said.Broker
-	by.Notify, by.Network, by.Agents = said.Notify, said.Network, said.Agents
-	rules, err := redact.Compile(by.Redaction)
-	if err != nil {
-		return s.applied, err
-	}
-	record := func() error { return s.note(ctx, ApplyEvent, by) }
-	if keep {
-		err = record()
-	} else {
-		err = s.writeFile(text, record)
-	}
-	if err != nil {
-		return s.applied, err
-	}
-	s.applied, s.shut = by, nil
-	s.workspaces.Use(by.Workspaces, nil)
-	s.redaction.inForce.Store(rules)
-	return by, nil
-}
-
-func (s *Settings) writeFile(text []byte, record func() error) error {
-	root, err := os.OpenRoot(string(s.home))
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return safefile.Replace(root, settings.FileName, text, 0o600, record)
+	return next.Applied, nil
 }
 
 // parseChecked parses text. Each workspace must exist, be canonical and be allowed as a workspace.
 func (s *Settings) parseChecked(text []byte) (settings.Contents, error) {
 	said, err := settings.ParseSettings(text)
+	if err == nil {
+		err = s.workspaces.CheckCanonical(said.Workspaces)
+	}
 	if err != nil {
 		return said, err
-	}
-	for _, dir := range said.Workspaces {
-		real, err := s.workspaces.Resolve(dir)
-		if err == nil && real != dir {
-			err = bailey.Invalid.Errorf("write "+real, "the workspace %s is not canonical", dir)
-		}
-		if err != nil {
-			return said, err
-		}
 	}
 	return said, settings.Sheltered(said.Network, said.Workspaces)
 }

@@ -19,6 +19,7 @@ import (
 
 	"bailey"
 	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 	"bailey/internal/settings"
 	"bailey/internal/workspace"
 	"bailey/pack"
@@ -209,7 +210,7 @@ func TestUnrecordedSettingsAreNotUsed(t *testing.T) {
 
 func TestWorkspaceUnfitByNow(t *testing.T) {
 	b := newBook(t)
-	b.last = settings.Applied{Workspaces: []string{b.dir + "/secret"}, Digest: textDigest([]byte("x"))}
+	b.last = settings.Applied{Contents: settings.Contents{Workspaces: []string{b.dir + "/secret"}}, Digest: apitype.FileDigest([]byte("x"))}
 	os.WriteFile(b.filePath(), []byte("x"), 0o644)
 	b.open(t)
 	if err := b.reach("project", "."); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "masked") {

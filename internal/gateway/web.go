@@ -74,30 +74,27 @@ func (g *Gateway) serveWeb() (stop func(why error)) {
 }
 
 // serveHTTP passes a connection on to the HTTP server and returns when it is closed.
-func (g *Gateway) serveHTTP(ctx context.Context, conn *peer.Conn, q localapi.Query) {
+func (g *Gateway) serveHTTP(ctx context.Context, conn *peer.Conn, q localapi.Query) error {
 	if g.web == nil {
-		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(bailey.NotFound.New("this gateway serves no HTTP", "")))
-		return
+		return bailey.NotFound.New("this gateway serves no HTTP", "")
 	}
 	select {
 	case g.webs <- struct{}{}:
 		defer func() { <-g.webs }()
 	default:
-		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(errCrowded))
-		return
+		return errCrowded
 	}
-	if err := conn.WriteFrame(localapi.FrameResult, nil); err != nil {
-		return
+	if conn.WriteFrame(localapi.FrameResult, nil) != nil {
+		return nil
 	}
 	c := &WebConn{UnixConn: conn.UnixConn, Dir: q.Dir, Front: q.Front, closed: make(chan struct{})}
 	select {
 	case g.web.conns <- c:
+		<-c.closed
 	case <-g.web.ended:
-		return
 	case <-ctx.Done():
-		return
 	}
-	<-c.closed
+	return nil
 }
 
 // Enter begins a session of a principal that outlives connections. The caller must use from for each call and leave to

@@ -171,11 +171,11 @@ type Edition struct {
 	Fault   error // why nothing is allowed
 }
 
-// Load loads the rules and budgets of a policy for the actions, and runs its tests against the catalog. If a file is
-// wrong or a test fails, it returns an error and the edition must not be used.
-func Load(f Files, catalog *pack.Catalog, acts []policy.Action) (e Edition, err error) {
+// Load loads the rules and budgets of a policy for the capabilities of a catalog, and runs its tests. If a file is wrong
+// or a test fails, it returns an error and the edition must not be used.
+func Load(f Files, catalog *pack.Catalog) (e Edition, err error) {
 	e.Files, e.catalog = f, catalog
-	if e.Engine, err = policy.Load(policy.Config{Sources: f.Rules, Actions: acts}); err != nil {
+	if e.Engine, err = policy.Load(policy.Config{Sources: f.Rules, Actions: Actions(catalog)}); err != nil {
 		return e, err
 	}
 	for _, s := range f.Budgets {

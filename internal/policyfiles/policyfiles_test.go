@@ -54,7 +54,7 @@ func TestExamples(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e, err := Load(files, catalog, Actions(catalog))
+			e, err := Load(files, catalog)
 			if err != nil {
 				t.Fatal(err)
 			}

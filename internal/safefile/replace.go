@@ -4,41 +4,58 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"bailey"
 )
 
-// OpenDir opens the directory name in the directory parent. If it does not exist, it is created durably.
-func OpenDir(parent, name string) (*os.Root, error) {
-	home, err := os.OpenRoot(parent)
-	if err != nil {
-		return nil, err
+// Put replaces the file name, a path below the directory dir, as [Replace] does. The directories between them are
+// created durably if they do not exist. first may be nil.
+func Put(dir, name string, content []byte, perm fs.FileMode, first func() error) error {
+	root, err := os.OpenRoot(dir)
+	for name = filepath.ToSlash(name); err == nil; {
+		below, rest, ok := strings.Cut(name, "/")
+		if !ok {
+			defer root.Close()
+			return Replace(root, name, content, perm, first)
+		}
+		name = rest
+		root, err = openBelow(root, below)
 	}
-	defer home.Close()
-	switch err = home.Mkdir(name, 0o700); {
+	return bailey.Unavailable.Wrapf(err, writeHint, "%s cannot be written in %s", name, dir)
+}
+
+const writeHint = "look at the directory's mode and the disk's space"
+
+// openBelow opens a directory in root, and closes root.
+func openBelow(root *os.Root, name string) (*os.Root, error) {
+	defer root.Close()
+	switch err := root.Mkdir(name, 0o700); {
 	case err == nil:
-		err = syncDir(home)
-	case errors.Is(err, fs.ErrExist):
-		err = nil
-	}
-	if err != nil {
+		if err = syncDir(root); err != nil {
+			return nil, err
+		}
+	case !errors.Is(err, fs.ErrExist):
 		return nil, err
 	}
-	return home.OpenRoot(name)
+	return root.OpenRoot(name)
 }
 
 // Replace atomically replaces the file name in root: it writes a temporary file beside it, syncs it and renames it.
-// first must record the change. It is called just before the rename; if it fails, the file stays unchanged. The new
-// file has mode perm and the owner of the old file.
+// first, if set, must record the change. It is called just before the rename; if it fails, the file stays unchanged. The
+// new file has mode perm and the owner of the old file.
 func Replace(root *os.Root, name string, content []byte, perm fs.FileMode, first func() error) error {
 	temp := "." + name + "." + string(bailey.NewSessionID())
 	err := writeTemp(root, temp, name, content, perm)
 	if err != nil {
 		root.Remove(temp)
-		return bailey.Unavailable.Wrapf(err, "look at the directory's mode and the disk's space",
-			"%s cannot be written in %s", name, root.Name())
+		return bailey.Unavailable.Wrapf(err, writeHint, "%s cannot be written in %s", name, root.Name())
 	}
-	if err = first(); err == nil {
+	if first != nil {
+		err = first()
+	}
+	if err == nil {
 		err = root.Rename(temp, name)
 	}
 	if err != nil {

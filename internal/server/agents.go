@@ -188,10 +188,7 @@ func meansNothing(argv []string, near []*pack.Capability) error {
 			argv[0], argv[i+1])
 	}
 	if len(near) > 0 {
-		var ids []string
-		for _, m := range near {
-			ids = append(ids, string(m.ID))
-		}
+		ids := capabilityNames(near)
 		e.Hint = "near are " + strings.Join(ids, ", ") + "; bailey capabilities show " + ids[0] +
 			" has its inputs, and bailey run calls it"
 	}

@@ -5,11 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +21,6 @@ import (
 	"bailey/internal/mcp"
 	"bailey/internal/safefile"
 	"bailey/internal/settings"
-	"bailey/internal/sshsig"
 )
 
 // listQuestions returns the open questions, grouped by call, or the question with the given ID, which may be over.
@@ -173,7 +168,7 @@ func (s *Server) denyQuestion(ctx context.Context, r apitype.QuestionDenial,
 // approverOfAnswer determines the approver of an answer from the current settings. If the settings name approvers, one of them
 // must have signed the answer. Otherwise the answer counts as the operator's own.
 func (s *Server) approverOfAnswer(text []byte, g approve.Given) (approve.Approver, error) {
-	return verifyAnswer(text, g, s.desk.settings.Applied().Approvers)
+	return verifyAnswer(text, g, s.settings.Applied().Approvers)
 }
 
 func verifyAnswer(text []byte, g approve.Given, trusted []settings.Approver) (a approve.Approver, err error) {
@@ -187,13 +182,13 @@ func verifyAnswer(text []byte, g approve.Given, trusted []settings.Approver) (a 
 		return a, bailey.Denied.New("nobody is trusted to sign an answer",
 			"name keys under approvers in "+settings.FileName+", then bailey init --apply; or answer without a key")
 	}
-	keys, err := sshsig.ParseKeys([]byte(approverKeyLines(trusted)))
+	var lines []string
+	for _, t := range trusted {
+		lines = append(lines, t.Line())
+	}
+	by, keys, err := verifySignature(text, g.Signature, approvaltext.Namespace, lines, "the answer's signature")
 	if err != nil {
 		return a, err
-	}
-	by, err := sshsig.Verify(text, []byte(g.Signature), approvaltext.Namespace, keys)
-	if err != nil {
-		return a, bailey.KindOf(err).Wrap(err, "the answer's signature", bailey.HintOf(err))
 	}
 	a = approve.Approver{Name: by.Name, Level: bailey.SignedSoftware, Key: by.Key}
 	if by.Touch {
@@ -207,15 +202,6 @@ func verifyAnswer(text []byte, g approve.Given, trusted []settings.Approver) (a 
 	return a, nil
 }
 
-// approverKeyLines returns the keys of approvers in the format that package sshsig parses.
-func approverKeyLines(approvers []settings.Approver) string {
-	var b strings.Builder
-	for _, a := range approvers {
-		b.WriteString(a.Line() + "\n")
-	}
-	return b.String()
-}
-
 // saltName is the file of the home with the salt of the commitments in questions. If it is lost, they can no longer be
 // verified.
 const saltName = "approvals.salt"
@@ -224,29 +210,19 @@ const saltSize = 32
 
 // openSalt reads the salt of the home, or creates it.
 func openSalt(home localapi.Home) ([]byte, error) {
-	name := filepath.Join(string(home), saltName)
-	var salt []byte
-	info, err := os.Lstat(name)
-	if err == nil && info.Mode().IsRegular() { // another file type, for example a pipe, could block the gateway
-		salt, err = os.ReadFile(name)
-	}
+	salt, err := safefile.Read(home.Path(saltName), 1<<10)
 	switch {
-	case err == nil && len(salt) == saltSize:
+	case err != nil:
+		return nil, bailey.Unavailable.Wrap(err, saltName+" cannot be read", "look at its owner and mode")
+	case len(salt) == saltSize:
 		return salt, nil
-	case err == nil:
+	case salt != nil:
 		return nil, bailey.Unavailable.New(saltName+" is not what was written there",
 			"put it back from a copy of the home; or take it away: the next start makes another, and what was asked until now can no longer be held against its arguments")
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, bailey.Unavailable.Wrap(err, saltName+" cannot be read", "look at its owner and mode")
 	}
 	salt = make([]byte, saltSize)
 	rand.Read(salt) // never fails (crypto/rand)
-	root, err := os.OpenRoot(string(home))
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	return salt, safefile.Replace(root, saltName, salt, 0o600, func() error { return nil })
+	return salt, safefile.Put(string(home), saltName, salt, 0o600, nil)
 }
 
 // byClient is the operator right of an answer that an agent's client gave for its user. Only the client's word supports
@@ -282,7 +258,7 @@ func (d mcpBackend) Question(_ context.Context, from bailey.Call, id bailey.Appr
 		return mcp.Question{}, bailey.NotFound.Errorf("call again: it says what became of it",
 			"no question %q of this session is open", id)
 	}
-	trusted := d.s.desk.settings.Applied().Approvers
+	trusted := d.s.settings.Applied().Approvers
 	return mcp.Question{Question: open[i].Question, Local: d.canAskUser(from) &&
 		canGrantUnsigned(open[i].Question, trusted)}, nil
 }
@@ -295,7 +271,7 @@ func (d mcpBackend) canAskUser(from bailey.Call) bool {
 		return false
 	}
 	name, _, _ := strings.Cut(from.Client, "/")
-	return slices.Contains(d.s.desk.settings.Applied().Agents.Asking, name)
+	return slices.Contains(d.s.settings.Applied().Agents.Asking, name)
 }
 
 // Answer handles an answer that came through a client. The answer counts as the client's own, so the ledger names no

@@ -96,7 +96,7 @@ func askingFor(t *testing.T, rules string) asking {
 	}
 	a := asking{catalog: catalog}
 	a.Server = SpineOf(t, &Server{Catalog: catalog, Rules: FixedRules(a.engine(t, rules))})
-	if a.desk, err = openSettingsHandler(a.home, a.workspaces, a.redaction, State{}, a.scribe.recordEvent, a.Log); err != nil {
+	if a.settings, err = gateway.OpenSettings(a.home, a.workspaces, a.redaction, settings.Applied{}, a.scribe.recordEvent, a.Log); err != nil {
 		t.Fatal(err)
 	}
 	return a
@@ -114,7 +114,7 @@ func (a asking) engine(t *testing.T, rules string) *policy.Engine {
 // trust applies settings with these approvers.
 func (a asking) trust(t *testing.T, list ...holder) {
 	t.Helper()
-	if _, err := a.desk.settings.Apply(t.Context(), a.desk.settings.Digest(), approvers(list...), settings.Applied{Operator: localapi.Env}); err != nil {
+	if _, err := a.settings.Apply(t.Context(), a.settings.Digest(), approvers(list...), settings.Applied{Operator: localapi.Env}); err != nil {
 		t.Fatal(err)
 	}
 }

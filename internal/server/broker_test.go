@@ -18,6 +18,7 @@ import (
 	"bailey"
 	"bailey/internal/approvaltext"
 	"bailey/internal/broker"
+	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
@@ -84,7 +85,7 @@ func borrowing(t *testing.T, uid int, approvers ...holder) *brokered {
 	}
 	b := &brokered{asking: asking{catalog: catalog}}
 	b.Server = SpineOf(t, &Server{Catalog: catalog, Rules: FixedRules(b.engine(t, demoRules))})
-	if b.desk, err = openSettingsHandler(b.home, b.workspaces, b.redaction, State{}, b.scribe.recordEvent, b.Log); err != nil {
+	if b.settings, err = gateway.OpenSettings(b.home, b.workspaces, b.redaction, settings.Applied{}, b.scribe.recordEvent, b.Log); err != nil {
 		t.Fatal(err)
 	}
 	b.start(t, uid)
@@ -92,7 +93,7 @@ func borrowing(t *testing.T, uid int, approvers ...holder) *brokered {
 	for _, h := range approvers {
 		text += h.entry(h.roles...)
 	}
-	if _, err := b.desk.settings.Apply(t.Context(), b.desk.settings.Digest(), []byte(text), settings.Applied{Operator: localapi.Env}); err != nil {
+	if _, err := b.settings.Apply(t.Context(), b.settings.Digest(), []byte(text), settings.Applied{Operator: localapi.Env}); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -227,7 +228,7 @@ func TestLentByAnotherUser(t *testing.T) {
 	if res.Executed || bailey.KindOf(res.Err) != bailey.Unavailable || bailey.HintOf(res.Err) == "" {
 		t.Errorf("without its broker: %+v", res)
 	}
-	if s := askBroker(t.Context(), b.desk.settings.Applied().Broker); s.Running || s.Fault == "" || s.Cure == "" || !strings.Contains(s.Summary(), "UNREACHABLE") {
+	if s := askBroker(t.Context(), b.settings.Applied().Broker); s.Running || s.Fault == "" || s.Cure == "" || !strings.Contains(s.Summary(), "UNREACHABLE") {
 		t.Errorf("%+v", s)
 	}
 }
@@ -244,7 +245,7 @@ func TestLentBySameUser(t *testing.T) {
 	if !strings.Contains(b.ledgerText(t), broker.SameUID) {
 		t.Error("the receipt does not say that the wall is absent")
 	}
-	s := askBroker(t.Context(), b.desk.settings.Applied().Broker)
+	s := askBroker(t.Context(), b.settings.Applied().Broker)
 	if !s.Running || !s.SameUID || !strings.Contains(s.Summary(), "this wall is absent") {
 		t.Errorf("%+v", s)
 	}
@@ -267,7 +268,7 @@ func TestNoBrokerNamed(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
 	b := borrowing(t, os.Geteuid())
-	if _, err := b.desk.settings.Apply(t.Context(), b.desk.settings.Digest(), []byte("workspaces: []\n"), settings.Applied{Operator: localapi.Env}); err != nil {
+	if _, err := b.settings.Apply(t.Context(), b.settings.Digest(), []byte("workspaces: []\n"), settings.Applied{Operator: localapi.Env}); err != nil {
 		t.Fatal(err)
 	}
 	res := b.Calls(t, "demo.free", "/", nil)

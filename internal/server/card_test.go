@@ -38,7 +38,7 @@ func (a asking) trusted(t *testing.T, list ...card) {
 	for _, c := range list {
 		text += fmt.Sprintf("  - name: %s\n    key: %s\n    roles: [sre]\n", c.Name, c.Line())
 	}
-	if _, err := a.desk.settings.Apply(t.Context(), a.desk.settings.Digest(), []byte(text), settings.Applied{Operator: localapi.Env}); err != nil {
+	if _, err := a.settings.Apply(t.Context(), a.settings.Digest(), []byte(text), settings.Applied{Operator: localapi.Env}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -32,7 +32,7 @@ func (l brokerLender) Lend(ctx context.Context, loan bailey.Loan) (bailey.Lease,
 
 // brokerClient returns a client for the configured broker. Without a broker, the client lends nothing.
 func (s *Server) brokerClient() broker.Client {
-	return clientOf(s.desk.settings.Applied().Broker)
+	return clientOf(s.settings.Applied().Broker)
 }
 
 func clientOf(b *settings.Broker) broker.Client {
@@ -71,7 +71,7 @@ type keyring struct {
 
 func (s *Server) newKeyring(home localapi.Home) keyring {
 	return keyring{ledger.KeyFiles{Dir: home.Keys()}, func() *settings.Broker {
-		return s.desk.settings.Applied().Broker
+		return s.settings.Applied().Broker
 	}}
 }
 

@@ -97,5 +97,5 @@ func (w EgressPlanner) Open(n *bailey.Network, inject []bailey.Injection) (baile
 
 // networkSettings returns the network settings, combined with the profiles in use.
 func (s *Server) networkSettings() settings.Network {
-	return s.shelf.profiles.InForce().Network(s.desk.settings.Applied().Network)
+	return s.shelf.profiles.InForce().Network(s.settings.Applied().Network)
 }

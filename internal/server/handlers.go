@@ -76,7 +76,7 @@ func (s *Server) handlers() []gateway.Handler {
 
 		// hooks
 		gateway.Handle(apitype.ListHooks, s.listHooks),
-		gateway.Handle(apitype.CompareHooks, s.hooks.book.previewReload),
+		gateway.Handle(apitype.CompareHooks, s.hooks.previewReload),
 		gateway.Handle(apitype.ApplyHooks, s.applyHooks),
 		gateway.Handle(apitype.RunHooks, s.runHooks),
 		gateway.Handle(apitype.NoteHooks, s.noteHooks),
@@ -87,11 +87,11 @@ func (s *Server) handlers() []gateway.Handler {
 		gateway.Handle(apitype.UseProfiles, s.useProfiles),
 
 		// settings
-		gateway.Handle(apitype.ShowSettings, s.desk.showSettings),
-		gateway.Handle(apitype.ApplySettings, s.desk.applySettings),
-		gateway.Handle(apitype.ShowConfiguration, s.desk.showConfiguration),
-		gateway.Handle(apitype.ConfigureClient, s.desk.recordConfiguration),
-		gateway.Handle(apitype.UndoConfiguration, s.desk.undo),
+		gateway.Handle(apitype.ShowSettings, s.showSettings),
+		gateway.Handle(apitype.ApplySettings, s.applySettings),
+		gateway.Handle(apitype.ShowConfiguration, s.showConfiguration),
+		gateway.Handle(apitype.ConfigureClient, s.recordConfiguration),
+		gateway.Handle(apitype.UndoConfiguration, s.undoConfiguration),
 
 		// shims
 		gateway.Handle(apitype.InstallShims, s.installShims),

@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"bailey"
 	"bailey/hook"
+	"bailey/internal/applied"
 	"bailey/internal/gateway"
+	"bailey/internal/hooks"
 	"bailey/internal/ledger"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
@@ -25,27 +25,28 @@ import (
 
 // listHooks returns the hooks of the file and those in use.
 func (s *Server) listHooks(ctx context.Context, _ localapi.None, from gateway.Caller) (apitype.HookList, error) {
-	b := s.hooks.book
+	b := s.hooks.hookStore
 	l := apitype.HookList{File: b.hooksPath(), Applied: b.Applied(), Drift: b.describeDrift(),
 		Hooks: []apitype.HookRow{}}
 	if fault := b.Fault(); fault != nil {
 		l.Fault = apitype.WithHint(fault)
 	}
-	applied := b.Config().Hooks
+	inUse := b.Config().Hooks
+	gone := inUse // those that are not in the file
 	_, now, err := b.readHooksFile()
 	if err != nil {
 		now.Hooks = nil // drift gives the reason
 	}
 	for i, h := range now.Hooks {
-		at, n := sameHook(applied, h), 0
-		if at >= 0 {
-			n = sameHook(b.Config().Hooks, h) + 1
-			applied = append(applied[:at:at], applied[at+1:]...)
+		n := 0
+		if at := sameHook(gone, h); at >= 0 {
+			n = sameHook(inUse, h) + 1
+			gone = append(gone[:at:at], gone[at+1:]...)
 		}
 		l.Hooks = append(l.Hooks, s.hookRow(ctx, from.Session.ID, i+1, h, n))
 	}
-	for _, h := range applied {
-		n := sameHook(b.Config().Hooks, h) + 1
+	for _, h := range gone {
+		n := sameHook(inUse, h) + 1
 		r := s.hookRow(ctx, from.Session.ID, n, h, n)
 		r.Gone = true
 		l.Hooks = append(l.Hooks, r)
@@ -68,7 +69,8 @@ func (s *Server) hookRow(ctx context.Context, session bailey.SessionID, place in
 	applied int) apitype.HookRow {
 	r := apitype.HookRow{Hook: place, Line: h.Line, Event: h.Event, Argv: h.Argv, Matcher: h.Matcher,
 		Applied: applied > 0}
-	if w, ok := s.hooks.lastWarning(applied); ok {
+	if last, ok := s.hooks.warnings.Load(applied); ok {
+		w := last.(hooks.Warning)
 		w.Text, w.Hint = s.redaction.Text(session, w.Text), s.redaction.Text(session, w.Hint)
 		r.Warned = &w
 	}
@@ -85,10 +87,10 @@ func (s *Server) hookRow(ctx context.Context, session bailey.SessionID, place in
 // applyHooks applies the hooks. It resets all warnings.
 func (s *Server) applyHooks(ctx context.Context, r apitype.HooksRequest,
 	from gateway.Caller) (apitype.HookProposal, error) {
-	p, err := s.hooks.book.applyFile(ctx, r, from)
+	p, err := s.hooks.applyFile(ctx, r, from)
 	if err == nil {
 		s.hooks.chain.Forget("")
-		s.hooks.clearWarnings()
+		s.hooks.warnings.Clear()
 	}
 	return p, err
 }
@@ -124,10 +126,10 @@ func (b *hookStore) Status() *apitype.HooksStatus {
 
 // hookEdition is a loaded hooks.json.
 type hookEdition struct {
-	text   []byte
-	config hook.Config
-	id     string // identifies the file and the value of ~/ in it; "" without a file
-	fault  error  // why every call is denied
+	text    []byte
+	config  hook.Config
+	applied apitype.AppliedHooks // as the ledger records it
+	fault   error                // why every call is denied
 }
 
 // hookStore is the hooks.json in use. The file is read when an operator applies it, and never because it changed. The
@@ -138,11 +140,7 @@ type hookStore struct {
 	note     func(ctx context.Context, kind string, data any) error
 	tools    func() []string // names that a matcher may use; nil disables the check
 	log      *slog.Logger
-
-	now atomic.Pointer[hookEdition]
-
-	mu      sync.Mutex // serializes apply; guards applied
-	applied apitype.AppliedHooks
+	now      applied.Store[hookEdition]
 }
 
 // openHookStore loads the hooks that were applied last. If they cannot be loaded, the gateway starts but denies every
@@ -152,14 +150,13 @@ func openHookStore(b *hookStore, last apitype.AppliedHooks) (*hookStore, error) 
 	if _, _, err := b.readHooksFile(); err != nil {
 		return nil, err
 	}
-	b.applied = last
-	e, err := b.loadApplied()
+	e, err := b.loadApplied(last)
 	if err != nil {
 		e.fault = bailey.Unavailable.Wrap(err, noHooks,
 			"bailey hooks reload shows "+apitype.HooksName+" and applies it")
 		b.log.Error("the hooks cannot be used", "why", err)
 	}
-	b.now.Store(&e)
+	b.now.Restore(e)
 	return b, nil
 }
 
@@ -179,23 +176,22 @@ func StandInHooks(home localapi.Home) (*hookStore, error) {
 }
 
 // loadApplied loads the hooks that were applied last.
-func (b *hookStore) loadApplied() (e hookEdition, err error) {
-	if b.applied.Digest == "" {
+func (b *hookStore) loadApplied(last apitype.AppliedHooks) (e hookEdition, err error) {
+	if e.applied = last; last.Digest == "" {
 		return e, nil
 	}
-	dir := filepath.Join(string(b.home), apitype.KeptHooks)
-	e.text, err = safefile.ReadPlain(filepath.Join(dir, b.applied.Digest+".json"), hook.MaxFrame)
+	dir := b.home.Path(apitype.KeptHooks)
+	e.text, err = safefile.ReadPlain(filepath.Join(dir, last.Digest+".json"), hook.MaxFrame)
 	switch {
 	case err != nil:
 		return e, err
 	case e.text == nil:
-		return e, bailey.NotFound.Errorf("", "no hooks %.12s are kept in %s", b.applied.Digest, dir)
-	case apitype.DigestOf(string(e.text)) != b.applied.Digest:
+		return e, bailey.NotFound.Errorf("", "no hooks %.12s are kept in %s", last.Digest, dir)
+	case apitype.DigestOf(string(e.text)) != last.Digest:
 		return e, bailey.Denied.Errorf("somebody changed "+dir,
-			"the hooks kept as %.12s are others", b.applied.Digest)
+			"the hooks kept as %.12s are others", last.Digest)
 	}
-	e.id = b.applied.ID()
-	e.config, err = hook.ParseConfig(e.text, b.applied.UserHome)
+	e.config, err = hook.ParseConfig(e.text, last.UserHome)
 	return e, err
 }
 
@@ -212,29 +208,26 @@ func (b *hookStore) readHooksFile() (text []byte, c hook.Config, err error) {
 	return text, c, err
 }
 
-func (b *hookStore) hooksPath() string { return filepath.Join(string(b.home), apitype.HooksName) }
+func (b *hookStore) hooksPath() string { return b.home.Path(apitype.HooksName) }
 
 // Config returns the hooks in use.
 func (b *hookStore) Config() hook.Config { return b.now.Load().config }
 
-// Edition identifies the hooks in use. It is "" without hooks, or if every call is denied.
+// Edition identifies the hooks in use by the digest of their file, and the value of ~/ in it. It is "" without hooks, or
+// if every call is denied.
 func (b *hookStore) Edition() string {
 	e := b.now.Load()
 	if e.fault != nil || len(e.config.Hooks) == 0 {
 		return ""
 	}
-	return e.id
+	return e.applied.ID()
 }
 
 // Fault returns the reason if every call is denied, otherwise nil.
 func (b *hookStore) Fault() error { return b.now.Load().fault }
 
 // Applied returns the hooks.json that an operator applied last.
-func (b *hookStore) Applied() apitype.AppliedHooks {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.applied
-}
+func (b *hookStore) Applied() apitype.AppliedHooks { return b.now.Load().applied }
 
 // describeDrift describes how the file differs from the applied one, or returns "" if it does not differ.
 func (b *hookStore) describeDrift() string {
@@ -251,14 +244,14 @@ func (b *hookStore) describeDrift() string {
 }
 
 // proposeReload reads the file and compares it with the hooks in use.
-func (b *hookStore) proposeReload() (p apitype.HookProposal, e hookEdition, err error) {
+func (b *hookStore) proposeReload(now hookEdition) (p apitype.HookProposal, e hookEdition, err error) {
 	if e.text, e.config, err = b.readHooksFile(); err != nil {
 		return p, e, err
 	}
-	now := b.now.Load()
+	last := now.applied
 	p = apitype.HookProposal{OK: true, File: b.hooksPath(), Digest: apitype.FileDigest(e.text),
-		Hooks: len(e.config.Hooks), Applied: b.applied}
-	p.Differs = now.fault != nil || p.Digest != b.applied.Digest || p.Digest != "" && b.userHome != b.applied.UserHome
+		Hooks: len(e.config.Hooks), Applied: last}
+	p.Differs = now.fault != nil || p.Digest != last.Digest || p.Digest != "" && b.userHome != last.UserHome
 	p.Text = terminal.Diff(string(now.text), string(e.text))
 	for _, h := range e.config.Hooks {
 		p.Loud = append(p.Loud, apitype.Loud(h)...)
@@ -279,51 +272,37 @@ func (b *hookStore) hasMatchingTool(h hook.Hook) bool {
 
 // previewReload returns the effect of a reload.
 func (b *hookStore) previewReload(context.Context, localapi.None, gateway.Caller) (apitype.HookProposal, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p, _, err := b.proposeReload()
+	p, _, err := b.proposeReload(b.now.Load())
 	return p, err
 }
 
 // applyFile applies the file. It must be the one that was shown, and the hooks in use must not
 // have changed since.
 func (b *hookStore) applyFile(ctx context.Context, r apitype.HooksRequest,
-	from gateway.Caller) (apitype.HookProposal, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p, e, err := b.proposeReload()
-	if err != nil {
-		return p, err
-	}
-	if p.Digest != r.Digest || b.applied.Digest != r.Base {
-		return p, bailey.Conflict.New(apitype.HooksName+" changed meanwhile", "bailey hooks reload shows it anew")
-	}
-	if !p.Differs {
-		return p, nil
-	}
-	now := apitype.AppliedHooks{Digest: p.Digest, UserHome: b.userHome, Hooks: p.Hooks,
-		At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
-	if p.Digest != "" {
-		if err := b.storeText(now.Digest, e.text); err != nil {
-			return p, err
+	from gateway.Caller) (p apitype.HookProposal, err error) {
+	err = b.now.Apply(func(now hookEdition) (next hookEdition, record func() error, err error) {
+		p, next, err = b.proposeReload(now)
+		switch {
+		case err != nil:
+			return next, nil, err
+		case p.Digest != r.Digest || now.applied.Digest != r.Base:
+			return next, nil, bailey.Conflict.New(apitype.HooksName+" changed meanwhile",
+				"bailey hooks reload shows it anew")
+		case !p.Differs:
+			return next, nil, nil
 		}
-	}
-	if err := b.note(ctx, apitype.HooksEvent, now); err != nil {
-		return p, err
-	}
-	b.applied, e.id = now, now.ID()
-	b.now.Store(&e)
-	p.Changed, p.Applied = true, now
-	return p, nil
-}
-
-// storeText stores the text durably under its digest, which must happen before the ledger names it.
-func (b *hookStore) storeText(digest string, text []byte) error {
-	root, err := safefile.OpenDir(string(b.home), apitype.KeptHooks)
-	if err != nil {
-		return bailey.Unavailable.Wrap(err, "the hooks cannot be kept",
-			"look at the home's mode and the disk's space")
-	}
-	defer root.Close()
-	return safefile.Replace(root, digest+".json", text, 0o600, func() error { return nil })
+		next.applied = apitype.AppliedHooks{Digest: p.Digest, UserHome: b.userHome, Hooks: p.Hooks,
+			At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
+		if p.Digest != "" { // the file is durable before the ledger names it
+			err = safefile.Put(string(b.home), apitype.KeptHooks+"/"+p.Digest+".json", next.text, 0o600, nil)
+		}
+		return next, func() error {
+			err := b.note(ctx, apitype.HooksEvent, next.applied)
+			if err == nil {
+				p.Changed, p.Applied = true, next.applied
+			}
+			return err
+		}, err
+	})
+	return p, err
 }

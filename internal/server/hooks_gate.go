@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"os"
 	"reflect"
 	"slices"
@@ -22,42 +21,14 @@ import (
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/workspace"
+	"bailey/pack"
 )
 
 // hookGate implements the Hooks of the gate with the applied hooks.json. Hooks see only redacted data.
 type hookGate struct {
-	book  *hookStore
-	chain *hooks.Dispatcher
-	log   *slog.Logger
-	*hookWarnings
-}
-
-// hookWarnings holds the last warning of each hook, by its place, until hooks are applied again.
-type hookWarnings struct {
-	mu   sync.Mutex
-	last map[int]hooks.Warning // guarded by mu
-}
-
-func (w *hookWarnings) setWarning(n int, last hooks.Warning) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.last == nil {
-		w.last = map[int]hooks.Warning{}
-	}
-	w.last[n] = last
-}
-
-func (w *hookWarnings) lastWarning(n int) (hooks.Warning, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	last, ok := w.last[n]
-	return last, ok
-}
-
-func (w *hookWarnings) clearWarnings() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.last = nil
+	*hookStore
+	chain    *hooks.Dispatcher
+	warnings *sync.Map // the last [hooks.Warning] of each hook, by its place, until hooks are applied again
 }
 
 // runChain runs the chain for an event, and returns the hooks that ran, in the form of receipts.
@@ -76,7 +47,7 @@ func (g hookGate) askAll(ctx context.Context, e hook.Event) (hook.Outcome, []hoo
 	o, asked := g.chain.Ask(ctx, e)
 	for _, a := range asked {
 		for _, w := range a.Warning {
-			g.setWarning(a.Hook, w)
+			g.warnings.Store(a.Hook, w)
 			g.log.Warn("a hook", "kind", w.Kind, "event", a.Event, "hook", a.Hook, "program", a.Program, "session",
 				a.Session, "why", w.Text, "cure", w.Hint)
 		}
@@ -103,11 +74,8 @@ func inputOf(c bailey.Call) map[string]any {
 	return c.Input
 }
 
-// Edition identifies the file by its digest, and the value of ~/ in it.
-func (g hookGate) Edition() string { return g.book.Edition() }
-
 func (g hookGate) Pre(ctx context.Context, call bailey.Call) (gate.Verdict, error) {
-	if fault := g.book.Fault(); fault != nil {
+	if fault := g.Fault(); fault != nil {
 		return gate.Verdict{Rule: bailey.Rule{ID: "hook", Source: apitype.HooksName,
 			Reason: noHooks + "; " + bailey.HintOf(fault)}}, nil
 	}
@@ -133,7 +101,7 @@ func (g hookGate) blockingRule(o hook.Outcome, asked []bailey.AskedHook) bailey.
 	if len(asked) > 0 {
 		n := asked[len(asked)-1].Hook
 		r.ID = bailey.RuleID(fmt.Sprintf("hook:%d", n))
-		if list := g.book.Config().Hooks; n > 0 && n <= len(list) {
+		if list := g.Config().Hooks; n > 0 && n <= len(list) {
 			r.Source = fmt.Sprintf("%s:%d", apitype.HooksName, list[n-1].Line)
 		}
 	}
@@ -143,7 +111,7 @@ func (g hookGate) blockingRule(o hook.Outcome, asked []bailey.AskedHook) bailey.
 
 // Holds reports whether a hook must see the output of the capability's tool.
 func (g hookGate) Holds(id bailey.CapabilityID) bool {
-	return g.book.Fault() != nil || len(g.book.Config().For(hook.PostToolUse{ToolName: string(id)})) > 0
+	return g.Fault() != nil || len(g.Config().For(hook.PostToolUse{ToolName: string(id)})) > 0
 }
 
 // toolResult is the result of a tool in the form that hooks see and may return. They can change the two texts. The exit
@@ -155,7 +123,7 @@ type toolResult struct {
 }
 
 func (g hookGate) Post(ctx context.Context, call bailey.Call, out gate.Output) (gate.Output, error) {
-	if fault := g.book.Fault(); fault != nil {
+	if fault := g.Fault(); fault != nil {
 		return gate.Output{}, fault
 	}
 	was := map[string]any{"stdout": string(out.Stdout), "stderr": string(out.Stderr),
@@ -221,7 +189,7 @@ func (g hookGate) runSessionStart(ctx context.Context, from bailey.Call) error {
 
 // hasBlockingHook reports whether any hook of the event blocks if it fails.
 func (g hookGate) hasBlockingHook(e hook.Event) bool {
-	for _, h := range g.book.Config().For(e) {
+	for _, h := range g.Config().For(e) {
 		if h.OnFailure == hook.Block {
 			return true
 		}
@@ -240,7 +208,7 @@ func (g hookGate) runSessionEnd(ctx context.Context, from bailey.Call) {
 // runHooks runs the chain of an event.
 func (s *Server) runHooks(ctx context.Context, r apitype.HooksFrame,
 	from gateway.Caller) (out apitype.ChainRun, err error) {
-	if fault := s.hooks.book.Fault(); fault != nil {
+	if fault := s.hooks.Fault(); fault != nil {
 		return out, fault
 	}
 	e, err := hook.Decode(r.Frame)
@@ -269,19 +237,19 @@ func (s *Server) runHooks(ctx context.Context, r apitype.HooksFrame,
 func (s *Server) openHooks(home localapi.Home, masks []string) error {
 	userHome, _ := os.UserHomeDir() // "" if unknown: no path may begin with ~/
 	book, err := openHookStore(&hookStore{home: home, userHome: userHome, note: s.scribe.recordEvent,
-		tools: s.capabilityNames, log: s.Log}, s.scribe.lore.Hooks)
+		tools: func() []string { return capabilityNames(s.shelf.Catalog().All()) }, log: s.Log}, s.scribe.lore.Hooks)
 	if err != nil {
 		return err
 	}
-	s.hooks = hookGate{book: book, log: s.Log, hookWarnings: &hookWarnings{},
+	s.hooks = hookGate{hookStore: book, warnings: &sync.Map{},
 		chain: NewChain(hooks.Config{Applied: book.Config, Cages: s.cages}, EgressPlanner{Settings: s.networkSettings},
 			masks, s.writableDirs)}
 	return nil
 }
 
-// capabilityNames returns the names of all capabilities.
-func (s *Server) capabilityNames() (names []string) {
-	for _, m := range s.shelf.Catalog().All() {
+// capabilityNames returns the names of capabilities.
+func capabilityNames(list []*pack.Capability) (names []string) {
+	for _, m := range list {
 		names = append(names, string(m.ID))
 	}
 	return names
@@ -304,7 +272,7 @@ func NewChain(c hooks.Config, w EgressPlanner, masks []string, workspaces func()
 
 // writableDirs returns the directories that agents may write, with their calls or by themselves inside the agent jail.
 func (s *Server) writableDirs() (dirs []string) {
-	dirs = append(dirs, s.desk.settings.Applied().Workspaces...)
+	dirs = append(dirs, s.settings.Applied().Workspaces...)
 	if s.sessions != nil {
 		dirs = append(dirs, s.sessions.Projects()...)
 	}

@@ -115,7 +115,7 @@ func TestHooksThatAreGone(t *testing.T) {
 		if err != nil || next.Fault() == nil || bailey.HintOf(next.Fault()) == "" {
 			t.Fatalf("%s: %v, %v", name, err, next.Fault())
 		}
-		g := hookGate{book: next.hookStore}
+		g := hookGate{hookStore: next.hookStore}
 		if v, err := g.Pre(t.Context(), bailey.Call{}); err != nil || v.Effect != bailey.Deny || !strings.Contains(v.Rule.Reason, "hooks reload") {
 			t.Errorf("%s: %+v, %v", name, v, err)
 		}

@@ -24,15 +24,20 @@ func (s *Server) recordJailRun(ctx context.Context, asked apitype.JailQuery,
 		return none, bailey.Invalid.New("a jail run names a command and a plan", "")
 	}
 	asked.Operator, asked.Person = from.Operator, from.Principal.Person
-	cage := asked.Cage
-	if cage.Plan = asked.Plan; s.redaction.Value(from.Session.ID, cage.Plan) != any(cage.Plan) {
-		cage.Plan = ""
-	}
+	cage := s.hidePlan(from.Session.ID, asked.Cage, asked.Plan)
 	event, err := s.redactJailEvent(from.Session.ID, asked)
 	if err != nil {
 		return none, err
 	}
 	return none, s.ledger.NoteCaged(ctx, apitype.JailRunEvent, event, &cage)
+}
+
+// hidePlan returns a cage for the ledger, with its plan unless a secret of the session is in it.
+func (s *Server) hidePlan(id bailey.SessionID, cage bailey.Cage, plan string) bailey.Cage {
+	if cage.Plan = plan; s.redaction.Text(id, plan) != plan {
+		cage.Plan = ""
+	}
+	return cage
 }
 
 // redactJailEvent returns the data of the ledger entry, redacted. The values of the variables are redacted in argv, but not in
@@ -53,14 +58,26 @@ func (s *Server) redactJailEvent(id bailey.SessionID, asked apitype.JailQuery) (
 		return nil, err
 	}
 	s.redaction.Learn(id, secrets)
-	words, err := s.redactValue(id, argv)
+	words, err := s.redactArgv(id, argv)
+	if words != nil {
+		event.(map[string]any)["argv"] = words
+	}
+	return event, err
+}
+
+// redactArgv returns arguments with their secrets redacted, or nil if they are too long for an entry of the ledger.
+func (s *Server) redactArgv(id bailey.SessionID, argv []string) (words []string, err error) {
+	if argv == nil {
+		return nil, nil
+	}
+	hidden, err := s.redactValue(id, argv)
 	if err != nil {
 		return nil, err
 	}
-	if b, err := json.Marshal(words); err == nil && len(b) <= bailey.InlineCap {
-		event.(map[string]any)["argv"] = words
+	if b, err := json.Marshal(hidden); err == nil && len(b) <= bailey.InlineCap {
+		json.Unmarshal(b, &words)
 	}
-	return event, nil
+	return words, nil
 }
 
 // redactValue returns v, converted through JSON, with its secrets redacted.
@@ -96,8 +113,8 @@ func (s *Server) planCage(ctx context.Context, r localapi.CallQuery,
 
 // unaskedRules finds them among the rules in force and the applied hooks.
 func (s *Server) unaskedRules() (u apitype.WrapUnasked) {
-	u.Rules = review.OwnRules(s.Rules.Engine(), agenthook.Own()...)
-	for _, h := range s.hooks.book.Config().Hooks {
+ u.Rules = review.OwnRules(s.Rules.Engine(), agenthook.Own()...)
+ for _, h := range s.hooks.Config().Hooks {
 		asked := slices.ContainsFunc(agenthook.Own(), func(id bailey.CapabilityID) bool {
 			return h.Matches(hook.PreToolUse{ToolName: string(id)}) || h.Matches(hook.PostToolUse{ToolName: string(id)})
 		})
@@ -128,19 +145,9 @@ func (s *Server) startWrap(ctx context.Context, w apitype.WrapQuery,
 		return begun, err
 	}
 	w.Session = id
-	cage := w.Cage
-	if cage.Plan = w.Plan; s.redaction.Value(id, cage.Plan) != any(cage.Plan) {
-		cage.Plan = ""
-	}
-	argv := w.Argv
-	if w.Argv = nil; argv != nil {
-		words, err := s.redactValue(id, argv)
-		if err != nil {
-			return begun, err
-		}
-		if b, err := json.Marshal(words); err == nil && len(b) <= bailey.InlineCap {
-			json.Unmarshal(b, &w.Argv)
-		}
+	cage := s.hidePlan(id, w.Cage, w.Plan)
+	if w.Argv, err = s.redactArgv(id, w.Argv); err != nil {
+		return begun, err
 	}
 	if err := s.scribe.noteCaged(ctx, apitype.WrapStart, w.WrapStarting, &cage); err != nil {
 		return begun, err

@@ -22,13 +22,13 @@ import (
 // settle applies settings to the gate, as `bailey init --apply` does.
 func (b *brokered) settle(t *testing.T, text string) {
 	t.Helper()
-	if _, err := b.desk.settings.Apply(t.Context(), b.desk.settings.Digest(), []byte(text), settings.Applied{Operator: localapi.Env}); err != nil {
+	if _, err := b.settings.Apply(t.Context(), b.settings.Digest(), []byte(text), settings.Applied{Operator: localapi.Env}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // settings names the broker that runs as uid. more may request the log key at the broker.
-func (b *brokered) settings(uid int, more string) string {
+func (b *brokered) settingsText(uid int, more string) string {
 	return fmt.Sprintf("broker: {socket: %s, uid: %d%s}\n", filepath.Join(b.dir, "run", "broker.sock"), uid, more)
 }
 
@@ -55,7 +55,7 @@ func TestCheckpointKeyAtBroker(t *testing.T) {
 	ktest.Require(t, "root")
 	const uid = 61251
 	b := borrowing(t, uid)
-	b.settle(t, b.settings(uid, ", checkpointKey: true"))
+	b.settle(t, b.settingsText(uid, ", checkpointKey: true"))
 	key, err := b.notary.Key(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -100,19 +100,19 @@ func TestCheckpointKeyAtBroker(t *testing.T) {
 	if _, err := b.rotateCheckpointKey(t.Context(), localapi.None{}, gateway.Caller{Operator: localapi.Env}); bailey.KindOf(err) != bailey.Conflict || !strings.Contains(err.Error(), "announces no key after it") || bailey.HintOf(err) == "" {
 		t.Errorf("%v", err)
 	}
-	if made, err := clientOf(b.desk.settings.Applied().Broker).Keys(t.Context()); err != nil || len(made) != 1 {
+	if made, err := clientOf(b.settings.Applied().Broker).Keys(t.Context()); err != nil || len(made) != 1 {
 		t.Errorf("%x %v", made, err)
 	}
-	s := askBroker(t.Context(), b.desk.settings.Applied().Broker)
+	s := askBroker(t.Context(), b.settings.Applied().Broker)
 	s.Key = b.newKeyring(b.home).keyLocation()
 	if s.Key != apitype.KeyAtBroker || !strings.Contains(s.Summary(), "signs the ledger's checkpoints") {
 		t.Errorf("%+v", s)
 	}
-	b.settle(t, b.settings(uid, "")) // without this setting there is no key, because the home has none
+	b.settle(t, b.settingsText(uid, "")) // without this setting there is no key, because the home has none
 	if _, err := b.notary.Sign(t.Context()); bailey.KindOf(err) != bailey.NotFound || !strings.Contains(bailey.HintOf(err), "checkpointKey: true") {
 		t.Errorf("%v (%s)", err, bailey.HintOf(err))
 	}
-	b.settle(t, b.settings(uid, ", checkpointKey: true"))
+	b.settle(t, b.settingsText(uid, ", checkpointKey: true"))
 	b.cmd.Process.Kill()
 	b.cmd.Wait()
 	if signed, err := b.notary.Sign(t.Context()); signed != nil || bailey.KindOf(err) != bailey.Unavailable || bailey.HintOf(err) == "" {
@@ -138,7 +138,7 @@ func TestCheckpointKeyMoves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.settle(t, b.settings(uid, ", checkpointKey: true"))
+	b.settle(t, b.settingsText(uid, ", checkpointKey: true"))
 	if signed, err := b.notary.Sign(t.Context()); signed != nil && string(signed) != string(before) || bailey.KindOf(err) != bailey.Conflict || !strings.Contains(bailey.HintOf(err), "audit key --rotate") {
 		t.Errorf("%s %v", signed, err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"bailey"
 	"bailey/internal/gateway"
@@ -21,28 +20,27 @@ const notifyKeyName = "notify.key"
 
 // notifySettings returns the notification channels that the current settings enable.
 func (s *Server) notifySettings() notify.Settings {
-	n := s.desk.settings.Applied().Notify
+	n := s.settings.Applied().Notify
 	return notify.Settings{Desktop: n.Desktop, Webhook: n.URL}
 }
 
 // readNotifyKey reads the key from its file for each use, so that a replaced key signs no more messages. It refuses a
 // file that other users can read: they could imitate this gateway.
 func readNotifyKey(home localapi.Home) (notify.Key, error) {
-	name := filepath.Join(string(home), notifyKeyName)
+	name := home.Path(notifyKeyName)
 	info, err := os.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return notify.Key{}, bailey.NotFound.New("there is no key to sign with for the webhook",
 			"bailey notify key makes one")
-	case err == nil && (!info.Mode().IsRegular() || openToOthers(info.Mode())):
+	case err == nil && (!info.Mode().IsRegular() || safefile.Wide(info)):
 		return notify.Key{}, bailey.Denied.New(notifyKeyName+" is no file that its owner alone can read",
 			"bailey notify key --new makes another")
 	}
-	if err != nil {
-		return notify.Key{}, bailey.Unavailable.Wrap(err, notifyKeyName+" cannot be read",
-			"look at its owner and mode")
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(name)
 	}
-	text, err := os.ReadFile(name)
 	if err != nil {
 		return notify.Key{}, bailey.Unavailable.Wrap(err, notifyKeyName+" cannot be read",
 			"look at its owner and mode")
@@ -73,7 +71,7 @@ func (s *Server) testNotifications(ctx context.Context, _ localapi.None,
 // fingerprint.
 func (s *Server) makeNotifyKey(ctx context.Context, r apitype.NotifyKeyRequest,
 	from gateway.Caller) (apitype.NotifyKeyed, error) {
-	out := apitype.NotifyKeyed{OK: true, File: filepath.Join(string(s.home), notifyKeyName)}
+	out := apitype.NotifyKeyed{OK: true, File: s.home.Path(notifyKeyName)}
 	key, err := readNotifyKey(s.home)
 	switch {
 	case r.New || errors.Is(err, bailey.NotFound):
@@ -85,12 +83,7 @@ func (s *Server) makeNotifyKey(ctx context.Context, r apitype.NotifyKeyRequest,
 	}
 	key = notify.NewKey()
 	out.Made, out.Fingerprint = true, key.Fingerprint()
-	root, err := os.OpenRoot(string(s.home))
-	if err != nil {
-		return out, err
-	}
-	defer root.Close()
-	return out, safefile.Replace(root, notifyKeyName, fmt.Appendln(nil, key.Text().Reveal()), 0o600, func() error {
+	return out, safefile.Put(string(s.home), notifyKeyName, fmt.Appendln(nil, key.Text().Reveal()), 0o600, func() error {
 		return s.scribe.recordEvent(ctx, apitype.NotifyKeyEvent,
 			notifyEvent{Fingerprint: out.Fingerprint, Operator: from.Operator, Person: from.Principal.Person})
 	})

@@ -46,7 +46,7 @@ func told(t *testing.T, a asking) (string, <-chan posted) {
 	}))
 	t.Cleanup(srv.Close)
 	text := "notify: {webhook: {url: \"" + srv.URL + "/sesame\"}}\n"
-	if _, err := a.desk.settings.Apply(t.Context(), a.desk.settings.Digest(), []byte(text), settings.Applied{Operator: localapi.Env}); err != nil {
+	if _, err := a.settings.Apply(t.Context(), a.settings.Digest(), []byte(text), settings.Applied{Operator: localapi.Env}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.makeNotifyKey(t.Context(), apitype.NotifyKeyRequest{}, gateway.Caller{Operator: localapi.Env}); err != nil {

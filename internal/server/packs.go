@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/applied"
 	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
@@ -29,39 +30,26 @@ type packStore struct {
 	note  func(ctx context.Context, kind string, data any) error
 	stock func(c *pack.Catalog, first func() error) error // puts the packs into use, from the next call on
 	log   *slog.Logger
+	known applied.Store[packstore.State]
 
-	mu    sync.Mutex // serializes commands; guards known
-	known packstore.State
+	mu sync.Mutex // one command at a time, with the files that it writes
 }
 
 func openPackBook(home localapi.Home, known packstore.State, note func(context.Context, string, any) error,
 	stock func(*pack.Catalog, func() error) error, log *slog.Logger) *packStore {
-	return &packStore{home: home, known: known.Clone(), note: note, stock: stock, log: log}
+	b := &packStore{home: home, note: note, stock: stock, log: log}
+	b.known.Restore(known.Clone())
+	return b
 }
 
-// applyChange applies change and puts the result into use. It is in the ledger before a call can use it. If the rules in force
-// do not load with it, nothing changes. The caller must hold mu.
+// applyChange applies change and puts the result into use. If the rules in force do not load with it, nothing changes.
 func (b *packStore) applyChange(ctx context.Context, kind string, data any, change func(*packstore.State)) error {
-	next := b.known.Clone()
-	change(&next)
-	c, _, err := openCatalog(b.home, next)
-	if err != nil {
-		return err
-	}
-	return b.stock(c, func() error {
-		if err := b.note(ctx, kind, data); err != nil {
-			return err
-		}
-		b.known = next
-		return nil
+	return b.known.Apply(func(now packstore.State) (packstore.State, func() error, error) {
+		next := now.Clone()
+		change(&next)
+		c, _, err := openCatalog(b.home, next)
+		return next, func() error { return b.stock(c, func() error { return b.note(ctx, kind, data) }) }, err
 	})
-}
-
-// currentState returns the state from the ledger.
-func (b *packStore) currentState() packstore.State {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.known.Clone()
 }
 
 // proposeInstall verifies the pack that a request names and compares it with the installed one. The caller must hold mu.
@@ -69,7 +57,7 @@ func (b *packStore) proposeInstall(r apitype.PackRequest) (p apitype.PackProposa
 	if !filepath.IsAbs(r.Path) {
 		return p, nil, bailey.Invalid.New("a bundle's path is absolute", "")
 	}
-	keys, _ := packstore.Keys(b.home, b.known)
+	keys, _ := packstore.Keys(b.home, b.known.Load())
 	v, data, err := packstore.ReadAt(r.Path, r.Dev, keys)
 	if err != nil {
 		return p, nil, err
@@ -92,7 +80,7 @@ func (b *packStore) proposeInstall(r apitype.PackRequest) (p apitype.PackProposa
 
 // checkConflicts returns an error if the pack conflicts with the other packs.
 func (b *packStore) checkConflicts(p *pack.Pack) error {
-	others := b.known.Clone()
+	others := b.known.Load().Clone()
 	others.Uninstall(packstore.Installed{Name: p.Name})
 	c, _, err := openCatalog(b.home, others)
 	if err != nil {
@@ -109,7 +97,7 @@ func (b *packStore) checkConflicts(p *pack.Pack) error {
 // notOlder rejects a signed pack that is older than one ever installed under its name, or different from it with the
 // same version: old versions bring back old faults. An operator can allow it explicitly.
 func (b *packStore) notOlder(p *apitype.PackProposal, said bool) error {
-	top, ok := b.known.Highest[p.Name]
+	top, ok := b.known.Load().Highest[p.Name]
 	if p.Dev || !ok {
 		return nil
 	}
@@ -132,7 +120,7 @@ func (b *packStore) notOlder(p *apitype.PackProposal, said bool) error {
 
 // describeChanges fills in the changes and warnings.
 func (b *packStore) describeChanges(p *apitype.PackProposal, now *pack.Pack, keys []pack.Key) {
-	was, ok := b.known.Installed[p.Name]
+	was, ok := b.known.Load().Installed[p.Name]
 	var old *pack.Pack
 	if ok {
 		var err error
@@ -177,13 +165,15 @@ func (b *packStore) installPack(ctx context.Context, r apitype.PackRequest,
 	if err != nil {
 		return p, err
 	}
-	if p.Digest != r.Digest || b.known.Installed[p.Name].Digest != r.Base {
+	if p.Digest != r.Digest || b.known.Load().Installed[p.Name].Digest != r.Base {
 		return p, bailey.Conflict.New("the pack changed meanwhile", "bailey pack install shows it anew")
 	}
 	in := packstore.Installed{Name: p.Name, Version: p.Version, Digest: p.Digest, Key: p.Key, Dev: p.Dev,
 		Downgrade: p.Downgrade,
 		At:        time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
-	if err := b.storeBundle(in, data); err != nil {
+	// the bundle is durable before the ledger names it
+	file := filepath.Join(packstore.DirName, in.Name, filepath.Base(packstore.File(b.home, in)))
+	if err := safefile.Put(string(b.home), file, data, 0o600, nil); err != nil {
 		return p, err
 	}
 	err = b.applyChange(ctx, packstore.PackInstallEvent, in, func(l *packstore.State) { l.Install(in) })
@@ -192,31 +182,10 @@ func (b *packStore) installPack(ctx context.Context, r apitype.PackRequest,
 	return p, err
 }
 
-// storeBundle stores the bundle under its digest. The file is durable before the ledger names it.
-func (b *packStore) storeBundle(in packstore.Installed, data []byte) error {
-	root, err := safefile.OpenDir(string(b.home), packstore.DirName)
-	if err == nil {
-		defer root.Close()
-		if err = root.Mkdir(in.Name, 0o700); os.IsExist(err) {
-			err = nil
-		}
-	}
-	if err != nil {
-		return bailey.Unavailable.Wrap(err, "the pack cannot be kept", "look at the home's mode and the disk's space")
-	}
-	dir, err := root.OpenRoot(in.Name)
-	if err != nil {
-		return bailey.Unavailable.Wrap(err, "the pack cannot be kept",
-			"look at what is in "+packstore.Dir(b.home, in.Name))
-	}
-	defer dir.Close()
-	return safefile.Replace(dir, filepath.Base(packstore.File(b.home, in)), data, 0o600, func() error { return nil })
-}
-
 // removeOldBundles removes the bundles of that name that are not installed. If the pack is not installed, it also removes the
 // directory.
 func (b *packStore) removeOldBundles(name string) {
-	in, ok := b.known.Installed[name]
+	in, ok := b.known.Load().Installed[name]
 	for _, e := range packstore.NamesIn(packstore.Dir(b.home, name)) {
 		file := filepath.Join(packstore.Dir(b.home, name), e)
 		if filepath.Ext(e) != ".baileypack" || ok && file == packstore.File(b.home, in) {
@@ -236,7 +205,7 @@ func (b *packStore) uninstallPack(ctx context.Context, r apitype.PackName,
 	from gateway.Caller) (packstore.Installed, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	in, ok := b.known.Installed[r.Name]
+	in, ok := b.known.Load().Installed[r.Name]
 	if !ok {
 		return in, notInstalled(r.Name)
 	}
@@ -311,7 +280,7 @@ func (s *Server) repinPrograms(ctx context.Context, r apitype.RepinRequest,
 
 // listKeys returns the trusted keys in use.
 func (b *packStore) listKeys(context.Context, localapi.None, gateway.Caller) ([]packstore.TrustedKey, error) {
-	keys, _ := packstore.Keys(b.home, b.currentState())
+	keys, _ := packstore.Keys(b.home, b.known.Load())
 	list := []packstore.TrustedKey{}
 	for _, k := range keys {
 		list = append(list, packstore.TrustedKey{Name: k.Name, Key: k.Text})
@@ -330,27 +299,21 @@ func (b *packStore) trustKey(ctx context.Context, r apitype.PackKey,
 	defer b.mu.Unlock()
 	now := packstore.TrustedKey{Name: k.Name, Key: k.Text, At: time.Now().UTC().Truncate(time.Second),
 		Operator: from.Operator, Person: from.Principal.Person}
-	if was, ok := b.known.Keys[k.Name]; ok && was.Key != k.Text {
+	if was, ok := b.known.Load().Keys[k.Name]; ok && was.Key != k.Text {
 		return out, bailey.Conflict.Errorf("bailey pack untrust "+k.Name+" first, if its author has another key now",
 			"another key is trusted as %s", k.Name)
 	}
 	out = apitype.KeyChanged{OK: true, Name: k.Name, Key: k.Text}
-	if keys, _ := packstore.Keys(b.home, b.known); slices.ContainsFunc(keys,
+	if keys, _ := packstore.Keys(b.home, b.known.Load()); slices.ContainsFunc(keys,
 		func(o pack.Key) bool { return o.Text == k.Text }) {
 		return out, nil
 	}
-	root, err := safefile.OpenDir(string(b.home), packstore.KeysDirName)
-	if err != nil {
-		return out, bailey.Unavailable.Wrap(err, "the key cannot be kept",
-			"look at the home's mode and the disk's space")
-	}
-	defer root.Close()
-	if err := safefile.Replace(root, k.Name+".pub", []byte(k.Text+"\n"), 0o644,
-		func() error { return nil }); err != nil {
+	if err := safefile.Put(string(b.home), packstore.KeysDirName+"/"+k.Name+".pub", []byte(k.Text+"\n"), 0o644,
+		nil); err != nil {
 		return out, err
 	}
 	if err := b.applyChange(ctx, packstore.PackTrustEvent, now, func(l *packstore.State) { l.Trust(now) }); err != nil {
-		return out, errors.Join(err, root.Remove(k.Name+".pub"))
+		return out, errors.Join(err, os.Remove(packstore.KeyFile(b.home, k.Name)))
 	}
 	out.Changed = true
 	return out, nil
@@ -361,7 +324,7 @@ func (b *packStore) untrustKey(ctx context.Context, r apitype.PackKeyName,
 	from gateway.Caller) (out apitype.KeyChanged, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	k, ok := b.known.Keys[r.Name]
+	k, ok := b.known.Load().Keys[r.Name]
 	if !ok {
 		return out, bailey.NotFound.Errorf("bailey pack list shows who signed what", "no key %q is trusted", r.Name)
 	}
@@ -379,8 +342,8 @@ func (b *packStore) untrustKey(ctx context.Context, r apitype.PackKeyName,
 
 func (b *packStore) signedWith(k packstore.TrustedKey) (names []string) {
 	key, err := pack.ParseKey(k.Key)
-	for _, name := range slices.Sorted(maps.Keys(b.known.Installed)) {
-		if err == nil && b.known.Installed[name].Key == key.ID() {
+	for _, name := range slices.Sorted(maps.Keys(b.known.Load().Installed)) {
+		if err == nil && b.known.Load().Installed[name].Key == key.ID() {
 			names = append(names, name)
 		}
 	}
@@ -397,7 +360,7 @@ func (b *packStore) packRows() (rows apitype.PackRows, all []*pack.Pack, err err
 		rows.Packs, all = append(rows.Packs,
 			packstore.NewRow(p, packstore.BuiltInPack, packstore.Installed{})), append(all, p)
 	}
-	known := b.currentState()
+	known := b.known.Load()
 	loaded, found := packstore.LoadInstalled(b.home, known)
 	for _, p := range loaded {
 		rows.Packs, all = append(rows.Packs,
@@ -474,10 +437,7 @@ func (s *Server) packOnboard(ctx context.Context, asked apitype.OnboardQuery,
 		return none, bailey.Invalid.New("an onboarding names a tool and a plan", "")
 	}
 	asked.Operator, asked.Person = from.Operator, from.Principal.Person
-	cage := asked.Cage
-	if cage.Plan = asked.Plan; s.redaction.Value(from.Session.ID, cage.Plan) != any(cage.Plan) {
-		cage.Plan = ""
-	}
+	cage := s.hidePlan(from.Session.ID, asked.Cage, asked.Plan)
 	event, err := s.redactValue(from.Session.ID, asked.OnboardEvent)
 	if err != nil {
 		return none, err

@@ -88,7 +88,7 @@ func (s *shop) installs(path string, more ...string) error {
 	if err != nil {
 		return err
 	}
-	r.Digest, r.Base = p.Digest, s.known.Installed[p.Name].Digest
+	r.Digest, r.Base = p.Digest, s.known.Load().Installed[p.Name].Digest
 	return act(s, s.installPack, r)
 }
 
@@ -127,8 +127,8 @@ func TestInstalledPacks(t *testing.T) {
 			s.must(s.trusts("author.pub"))
 			s.must(s.installs(bundled + "demo-1.0.0.baileypack"))
 			s.must(s.installs(other, "dev"))
-			s.must(c.do(packstore.File(s.home, s.known.Installed["demo"]), packstore.KeyFile(s.home, "author")))
-			loaded, found := packstore.LoadInstalled(s.home, s.known)
+			s.must(c.do(packstore.File(s.home, s.known.Load().Installed["demo"]), packstore.KeyFile(s.home, "author")))
+			loaded, found := packstore.LoadInstalled(s.home, s.known.Load())
 			want, lesser := strings.CutPrefix(c.want, "!")
 			lost := c.want != "" && !lesser
 			if n := len(loaded); lost && n != 1 || !lost && n != 2 || loaded[n-1].Name != "other" || !loaded[n-1].Capabilities[0].Dev {
@@ -160,14 +160,14 @@ func TestInstallIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.refuses = errors.New("full")
-	if err := s.trusts("author.pub"); !errors.Is(err, s.refuses) || len(s.known.Keys) != 0 || len(packstore.NamesIn(filepath.Dir(packstore.KeyFile(s.home, "x")))) != 0 {
+	if err := s.trusts("author.pub"); !errors.Is(err, s.refuses) || len(s.known.Load().Keys) != 0 || len(packstore.NamesIn(filepath.Dir(packstore.KeyFile(s.home, "x")))) != 0 {
 		t.Error("trusted without an entry", err)
 	}
 	s.refuses = nil
 	s.must(s.trusts("author.pub"))
 	for _, p := range []*error{&s.refuses, &s.rules} {
 		*p = errors.New("no")
-		if err := s.installs(bundled + "demo-1.0.0.baileypack"); !errors.Is(err, *p) || len(s.known.Installed) != 0 || len(packstore.NamesIn(packstore.Dir(s.home, "demo"))) != 0 {
+		if err := s.installs(bundled + "demo-1.0.0.baileypack"); !errors.Is(err, *p) || len(s.known.Load().Installed) != 0 || len(packstore.NamesIn(packstore.Dir(s.home, "demo"))) != 0 {
 			t.Error("installed", err)
 		}
 		*p = nil
@@ -180,7 +180,7 @@ func TestInstallIsAllOrNothing(t *testing.T) {
 	if err := act(s, s.untrustKey, apitype.PackKeyName{Name: "author"}); !errors.Is(err, s.rules) {
 		t.Error(err)
 	}
-	if loaded, found := packstore.LoadInstalled(s.home, s.known); len(loaded) != 1 || len(found) != 0 || s.catalog.Pack("demo") == nil {
+	if loaded, found := packstore.LoadInstalled(s.home, s.known.Load()); len(loaded) != 1 || len(found) != 0 || s.catalog.Pack("demo") == nil {
 		t.Error(loaded, found)
 	}
 	if want := []string{packstore.PackTrustEvent, packstore.PackInstallEvent}; !slices.Equal(s.noted, want) {
@@ -206,7 +206,7 @@ func TestInstallWhatWasShown(t *testing.T) {
 		}
 	}
 	s.must(s.installs(file))
-	if err := act(s, s.installPack, apitype.PackRequest{Path: file, Digest: s.known.Installed["demo"].Digest}); bailey.KindOf(err) != bailey.Conflict {
+	if err := act(s, s.installPack, apitype.PackRequest{Path: file, Digest: s.known.Load().Installed["demo"].Digest}); bailey.KindOf(err) != bailey.Conflict {
 		t.Error(err)
 	}
 }
@@ -232,7 +232,7 @@ func TestDowngrade(t *testing.T) {
 	s.must(act(s, s.uninstallPack, apitype.PackName{Name: "demo"}))
 	older()
 	s.must(s.installs(bundled+"demo-0.9.0.baileypack", "downgrade"))
-	if in := s.known.Installed["demo"]; in.Version != "0.9.0" || !in.Downgrade || s.known.Highest["demo"].Version != "1.0.0" {
+	if in := s.known.Load().Installed["demo"]; in.Version != "0.9.0" || !in.Downgrade || s.known.Load().Highest["demo"].Version != "1.0.0" {
 		t.Error(in)
 	}
 	s.must(s.installs(bundled + "demo-1.0.0.baileypack"))

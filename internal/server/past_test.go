@@ -270,9 +270,9 @@ func TestPastOfAKill(t *testing.T) {
 	if _, err := s.kill.Resume(t.Context(), gateway.Resumed{}); err != nil {
 		t.Fatal(err)
 	}
-	e := *s.Rules.now.Load()
+	e := s.Rules.now.Load()
 	e.Fault = &bailey.Error{Kind: bailey.Unavailable, Message: "it is gone"}
-	s.Rules.now.Store(&e)
+	s.Rules.now.Restore(e)
 	if p := call(); p.Unknown != policyfiles.PastWall {
 		t.Errorf("without a policy: %q", p.Unknown)
 	}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,11 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"bailey"
+	"bailey/internal/applied"
 	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
@@ -36,88 +34,82 @@ import (
 // they changed. The applied policy is stored outside the ledger under its digest, and the ledger contains the digest.
 type policyStore struct {
 	home    localapi.Home
-	catalog *pack.Catalog   // guarded by mu after openRulebook returns
-	actions []policy.Action // of catalog
+	catalog *pack.Catalog // at the start; later the one in now
 	bare    bool
 	meter   *gateway.Budgets
 	signers func() []string // trusted signers; if there are none, no signature is required
 	note    func(ctx context.Context, kind string, data any) error
 	log     *slog.Logger
+	now     applied.Store[activePolicy]
+}
 
-	now atomic.Pointer[policyfiles.Edition]
-
-	mu      sync.Mutex // serializes commands; guards applied
-	applied apitype.AppliedPolicy
+// activePolicy is the policy in force.
+type activePolicy struct {
+	policyfiles.Edition
+	applied apitype.AppliedPolicy // as the ledger records it
+	catalog *pack.Catalog         // of the packs in use
 }
 
 // openPolicyStore puts the policy that was applied last into use. If it is missing or does not load with the current
 // packs, the gateway starts and denies everything, because a running gateway is needed to apply another policy.
 func openPolicyStore(r *policyStore, last apitype.AppliedPolicy) (*policyStore, error) {
-	r.applied, r.actions = last, policyfiles.Actions(r.catalog)
-	e, err := r.loadApplied()
+	e, err := r.loadApplied(last, r.catalog)
 	if last.Digest == "" && err != nil {
 		return nil, err
 	}
 	if err != nil {
 		e.Fault = bailey.Unavailable.Wrap(err, noPolicy,
 			"bailey policy check and bailey policy apply, or bailey policy apply --starter")
-		e.Engine, _ = policy.Load(policy.Config{Actions: r.actions}) // without rules it denies everything
+		e.Engine, _ = policy.Load(policy.Config{Actions: policyfiles.Actions(r.catalog)}) // without rules it denies everything
 		r.log.Error("the policy is not used", "why", err)
 	}
 	if e.Engine == nil {
 		return nil, e.Fault
 	}
-	r.Use(e)
+	r.now.Use = func(p activePolicy) { r.meter.Set(p.Budgets) }
+	r.now.Restore(activePolicy{e, last, r.catalog})
 	return r, nil
 }
 
-// loadApplied loads the policy that was applied last.
-func (r *policyStore) loadApplied() (policyfiles.Edition, error) {
-	if r.applied.Digest == "" {
-		return r.loadFiles(policyfiles.Files{Rules: Rules(r.bare)})
+// loadApplied loads the policy that was applied last, for the capabilities of c.
+func (r *policyStore) loadApplied(last apitype.AppliedPolicy, c *pack.Catalog) (e policyfiles.Edition, err error) {
+	files := policyfiles.Files{Rules: Rules(r.bare)}
+	if last.Digest != "" {
+		if files, err = r.readStored(last.Digest); err != nil {
+			return e, err
+		}
 	}
-	files, err := r.readStored(r.applied.Digest)
-	if err != nil {
-		return policyfiles.Edition{}, err
-	}
-	return r.loadFiles(files)
+	e, err = policyfiles.Load(files, c)
+	setSince(e.Budgets, last.Since)
+	return e, err
 }
 
-func (r *policyStore) Use(e policyfiles.Edition) {
-	for i := range e.Budgets {
-		for _, s := range r.applied.Since {
-			if s.ID == e.Budgets[i].ID {
-				e.Budgets[i].Since = s.At
+// setSince sets the start of each budget.
+func setSince(list []bailey.Budget, since []apitype.BudgetSince) {
+	for i := range list {
+		for _, s := range since {
+			if s.ID == list[i].ID {
+				list[i].Since = s.At
 			}
 		}
 	}
-	r.now.Store(&e)
-	r.meter.Set(e.Budgets)
 }
+
+// Use puts a policy into force that no operator applied.
+func (r *policyStore) Use(e policyfiles.Edition) { r.now.Restore(activePolicy{Edition: e}) }
 
 // Stock puts other packs into use for the rules in force. The rules must load with these packs: rules about a missing
 // capability would no longer mean what the operator intended. After that check Stock calls first, which must record the
 // reason. If first fails, nothing changes.
 func (r *policyStore) Stock(c *pack.Catalog, first func() error) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	then := &policyStore{home: r.home, catalog: c, actions: policyfiles.Actions(c), bare: r.bare, applied: r.applied}
-	e, err := then.loadApplied()
-	if err != nil {
-		return bailey.Conflict.Wrap(err, "the policy in use does not load with these packs",
-			"bailey policy apply one that does, first")
-	}
-	if err := first(); err != nil {
-		return err
-	}
-	r.catalog, r.actions = c, then.actions
-	r.Use(e)
-	return nil
-}
-
-// loadFiles makes an edition from files. The rules and budgets must be valid, and the tests must pass.
-func (r *policyStore) loadFiles(f policyfiles.Files) (policyfiles.Edition, error) {
-	return policyfiles.Load(f, r.catalog, r.actions)
+	return r.now.Apply(func(now activePolicy) (activePolicy, func() error, error) {
+		e, err := r.loadApplied(now.applied, c)
+		if err != nil {
+			return now, nil, bailey.Conflict.Wrap(err, "the policy in use does not load with these packs",
+				"bailey policy apply one that does, first")
+		}
+		return activePolicy{e, now.applied, c}, first, nil
+	})
 }
 
 const noPolicy = "the policy that was applied last cannot be used, so nothing is allowed"
@@ -140,11 +132,7 @@ func (r *policyStore) Decide(q bailey.Request) bailey.Decision {
 func (r *policyStore) Engine() *policy.Engine { return r.now.Load().Engine }
 
 // Applied returns the policy that an operator applied last.
-func (r *policyStore) Applied() apitype.AppliedPolicy {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.applied
-}
+func (r *policyStore) Applied() apitype.AppliedPolicy { return r.now.Load().applied }
 
 // keptPolicies is the directory in the home that keeps every applied policy under its digest.
 const keptPolicies = "policies"
@@ -154,7 +142,7 @@ func (r *policyStore) readStored(digest string) (f policyfiles.Files, err error)
 	if len(digest) != 64 || strings.Trim(digest, "0123456789abcdef") != "" {
 		return f, bailey.Invalid.Errorf("", "%q is no digest of a policy", digest)
 	}
-	text, err := os.ReadFile(filepath.Join(string(r.home), keptPolicies, digest+".json"))
+	text, err := os.ReadFile(r.home.Path(keptPolicies + "/" + digest + ".json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, bailey.NotFound.Errorf("the files of "+keptPolicies+" in the home are named by the digests of those there are",
 			"no policy %.12s is kept", digest)
@@ -162,10 +150,8 @@ func (r *policyStore) readStored(digest string) (f policyfiles.Files, err error)
 	if err != nil {
 		return f, err
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
 	var list []apitype.KeptFile
-	if err := d.Decode(&list); err != nil {
+	if err := apitype.Strictly(text, &list); err != nil {
 		return f, fmt.Errorf("%s/%s.json: %w", keptPolicies, digest, err)
 	}
 	for _, k := range list {
@@ -190,35 +176,31 @@ func (r *policyStore) storeFiles(f policyfiles.Files) error {
 	if err != nil {
 		return err
 	}
-	root, err := safefile.OpenDir(string(r.home), keptPolicies)
-	if err != nil {
-		return bailey.Unavailable.Wrap(err, "the policy cannot be kept",
-			"look at the home's mode and the disk's space")
-	}
-	defer root.Close()
-	return safefile.Replace(root, f.Digest()+".json", text, 0o600, func() error { return nil })
+	return safefile.Put(string(r.home), keptPolicies+"/"+f.Digest()+".json", text, 0o600, nil)
 }
 
 // fillStatus fills in the policy in force.
 func (r *policyStore) fillStatus(s *apitype.Status) {
-	if applied := r.Applied(); applied.Policy != "" {
-		s.Applied = &applied
+	now := r.now.Load()
+	if now.applied.Policy != "" {
+		s.Applied = &now.applied
 	}
-	if e := r.now.Load(); e.Fault != nil {
-		s.Fault = apitype.WithHint(e.Fault)
+	if now.Fault != nil {
+		s.Fault = apitype.WithHint(now.Fault)
 	}
 	s.Drift = r.describeDrift()
 }
 
 // FixedRules returns rules that do not change, for benchmarks and tests.
 func FixedRules(e *policy.Engine) *policyStore {
-	r := &policyStore{meter: gateway.NewBudgets(nil)}
+	r := &policyStore{}
 	r.Use(policyfiles.Edition{Engine: e})
 	return r
 }
 
-// proposePolicy loads the policy that a request names and compares it with the policy in force. The caller must hold mu.
-func (r *policyStore) proposePolicy(asked apitype.PolicyRequest) (p apitype.Proposed, e policyfiles.Edition, err error) {
+// proposePolicy loads the policy that a request names and compares it with the policy in force.
+func (r *policyStore) proposePolicy(now activePolicy, asked apitype.PolicyRequest) (p apitype.Proposed,
+	e policyfiles.Edition, err error) {
 	p.Dir = asked.Dir
 	files := policyfiles.Files{Rules: Rules(r.bare)}
 	if p.Dir != "" {
@@ -229,7 +211,7 @@ func (r *policyStore) proposePolicy(asked apitype.PolicyRequest) (p apitype.Prop
 			return p, e, err
 		}
 	}
-	if e, err = r.loadFiles(files); err != nil {
+	if e, err = policyfiles.Load(files, now.catalog); err != nil {
 		return p, e, err
 	}
 	if trusted := r.signers(); p.Dir == "" && len(trusted) > 0 {
@@ -241,13 +223,13 @@ func (r *policyStore) proposePolicy(asked apitype.PolicyRequest) (p apitype.Prop
 			return p, e, err
 		}
 	}
-	now := r.now.Load()
-	p.OK, p.Digest, p.Policy, p.Applied = true, files.Digest(), e.Engine.Digest(), r.applied
+	last := now.applied
+	p.OK, p.Digest, p.Policy, p.Applied = true, files.Digest(), e.Engine.Digest(), last
 	p.Rules, p.Tests, p.Budgets = e.Engine.Len(), e.Tests, len(e.Budgets)
-	p.Differs = now.Fault != nil || now.Files.Digest() != p.Digest || (p.Dir == "") != (r.applied.Digest == "") ||
-		p.Signer != nil && (r.applied.Signer == nil || *r.applied.Signer != *p.Signer)
+	p.Differs = now.Fault != nil || now.Files.Digest() != p.Digest || (p.Dir == "") != (last.Digest == "") ||
+		p.Signer != nil && (last.Signer == nil || *last.Signer != *p.Signer)
 	before := now.Files
-	if p.Dir != "" && r.applied.Digest == "" {
+	if p.Dir != "" && last.Digest == "" {
 		before = withStarterTests(before) // as `policy init` writes them
 	}
 	p.BudgetChanges = budgetChanges(now.Budgets, e.Budgets)
@@ -258,42 +240,37 @@ func (r *policyStore) proposePolicy(asked apitype.PolicyRequest) (p apitype.Prop
 // previewPolicy returns the changes that a policy would make.
 func (r *policyStore) previewPolicy(_ context.Context, asked apitype.PolicyRequest,
 	_ gateway.Caller) (apitype.Proposed, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p, _, err := r.proposePolicy(asked)
+	p, _, err := r.proposePolicy(r.now.Load(), asked)
 	return p, err
 }
 
 // applyPolicy is the operator command. The policy, and the one in force with which it was compared, must be those that were
 // shown.
 func (r *policyStore) applyPolicy(ctx context.Context, asked apitype.PolicyRequest,
-	from gateway.Caller) (apitype.Proposed, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p, e, err := r.proposePolicy(asked)
-	if err != nil {
-		return p, err
-	}
-	if p.Digest != asked.Digest || r.applied.Digest != asked.Base {
-		return p, bailey.Conflict.New("the policy changed meanwhile", "bailey policy apply shows it anew")
-	}
-	now := apitype.AppliedPolicy{Policy: p.Policy, Rules: p.Rules, Tests: p.Tests, Budgets: p.Budgets,
-		At:       time.Now().UTC().Truncate(time.Second),
-		Operator: from.Operator, Person: from.Principal.Person}
-	if p.Dir != "" {
-		now.Digest, now.Dir, now.Signer = p.Digest, p.Dir, p.Signer
-		if err := r.storeFiles(e.Files); err != nil {
-			return p, err
+	from gateway.Caller) (p apitype.Proposed, err error) {
+	var next activePolicy
+	err = r.now.Apply(func(now activePolicy) (_ activePolicy, record func() error, err error) {
+		next = now
+		if p, next.Edition, err = r.proposePolicy(now, asked); err != nil {
+			return next, nil, err
 		}
+		if p.Digest != asked.Digest || now.applied.Digest != asked.Base {
+			return next, nil, bailey.Conflict.New("the policy changed meanwhile", "bailey policy apply shows it anew")
+		}
+		next.applied = apitype.AppliedPolicy{Policy: p.Policy, Rules: p.Rules, Tests: p.Tests, Budgets: p.Budgets,
+			At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
+		next.applied.Since = sinceOf(now.Budgets, next.Budgets, next.applied.At)
+		setSince(next.Budgets, next.applied.Since)
+		if p.Dir != "" {
+			next.applied.Digest, next.applied.Dir, next.applied.Signer = p.Digest, p.Dir, p.Signer
+			err = r.storeFiles(next.Files)
+		}
+		return next, func() error { return r.note(ctx, apitype.PolicyEvent, next.applied) }, err
+	})
+	if err == nil {
+		p.Changed, p.Applied = true, next.applied
 	}
-	now.Since = sinceOf(r.now.Load().Budgets, e.Budgets, now.At)
-	if err := r.note(ctx, apitype.PolicyEvent, now); err != nil {
-		return p, err
-	}
-	r.applied = now
-	r.Use(e)
-	p.Changed, p.Applied = true, now
-	return p, nil
+	return p, err
 }
 
 // findDigest finds a policy that was applied by the prefix of a digest: that of its files, or that of its rules, which
@@ -304,7 +281,7 @@ func (r *policyStore) findDigest(word string) (digest string, err error) {
 		return "", bailey.Invalid.Errorf("bailey policy apply and receipts print it",
 			"%q is no digest of a policy, nor the first %d characters of one", word, least)
 	}
-	entries, err := os.ReadDir(filepath.Join(string(r.home), keptPolicies))
+	entries, err := os.ReadDir(r.home.Path(keptPolicies))
 	if err != nil && !os.IsNotExist(err) {
 		return "", err
 	}
@@ -338,7 +315,7 @@ func (r *policyStore) findDigest(word string) (digest string, err error) {
 	case byRules != "":
 		return byRules, nil
 	}
-	return "", bailey.NotFound.Errorf("those that were applied lie in "+filepath.Join(string(r.home), keptPolicies)+", named by the digests of their files",
+	return "", bailey.NotFound.Errorf("those that were applied lie in "+r.home.Path(keptPolicies)+", named by the digests of their files",
 		"no policy %.12s is kept", word)
 }
 
@@ -437,11 +414,11 @@ func textDifference(old, now policyfiles.Files) string {
 
 // describeDrift describes how the files differ from the applied policy, or returns "".
 func (r *policyStore) describeDrift() string {
-	applied, now := r.Applied(), r.now.Load()
-	if applied.Dir == "" {
+	now := r.now.Load()
+	if now.applied.Dir == "" {
 		return ""
 	}
-	files, err := policyfiles.ReadDir(applied.Dir)
+	files, err := policyfiles.ReadDir(now.applied.Dir)
 	if err != nil {
 		return fmt.Sprintf("what was applied stays in use, but its files cannot be read: %v", err)
 	}
@@ -462,7 +439,7 @@ func (r *policyStore) describeDrift() string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s in %s differs from what was applied, which stays in use", apitype.List(names), applied.Dir)
+	return fmt.Sprintf("%s in %s differs from what was applied, which stays in use", apitype.List(names), now.applied.Dir)
 }
 
 // explainReceipt handles `policy explain` for a receipt.
@@ -540,15 +517,24 @@ func verifySigner(digest, signature string, trusted []string) (*apitype.PolicySi
 			"name keys under policySigners in "+settings.FileName+
 				", then bailey init --apply; or apply without --signature")
 	}
-	keys, err := sshsig.ParseKeys([]byte(strings.Join(trusted, "\n")))
+	by, _, err := verifySignature(policyfiles.SignedText(digest), signature, policyfiles.SignatureNamespace, trusted,
+		"the policy's signature")
 	if err != nil {
 		return nil, err
 	}
-	by, err := sshsig.Verify(policyfiles.SignedText(digest), []byte(signature), policyfiles.SignatureNamespace, keys)
-	if err != nil {
-		return nil, bailey.KindOf(err).Wrap(err, "the policy's signature", bailey.HintOf(err))
-	}
 	return &apitype.PolicySigner{Name: by.Name, Key: by.Key, Touch: by.Touch}, nil
+}
+
+// verifySignature returns the signer of a text, and the keys of the trusted lines in the same order.
+func verifySignature(text []byte, signature, namespace string, trusted []string,
+	what string) (by sshsig.Signer, keys []sshsig.Key, err error) {
+	if keys, err = sshsig.ParseKeys([]byte(strings.Join(trusted, "\n"))); err != nil {
+		return by, nil, err
+	}
+	if by, err = sshsig.Verify(text, []byte(signature), namespace, keys); err != nil {
+		return by, nil, bailey.KindOf(err).Wrap(err, what, bailey.HintOf(err))
+	}
+	return by, keys, nil
 }
 
 // StandIn sets the fields that a gateway of this home would report about its policy.

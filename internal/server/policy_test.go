@@ -87,7 +87,9 @@ func TestPolicyDirIsAPipe(t *testing.T) {
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.applied.Dir = pipe
+	now := r.now.Load()
+	now.applied.Dir = pipe
+	r.now.Restore(now)
 	for name, look := range map[string]func() error{
 		"compare": func() error {
 			_, err := r.previewPolicy(t.Context(), asksFor(pipe, "", ""), byOperator)
@@ -343,9 +345,9 @@ func TestApplyDiffers(t *testing.T) {
 	if !differs("") || differs(same) {
 		t.Errorf("of its files: built in %v, its files %v", differs(""), differs(same))
 	}
-	e := *r.now.Load()
+	e := r.now.Load()
 	e.Fault = errors.New("it is gone")
-	r.now.Store(&e)
+	r.now.Restore(e)
 	if !differs(same) {
 		t.Error("what cannot be used is in use")
 	}
@@ -511,7 +513,7 @@ capabilities:
 	}
 	r := &policyStore{meter: gateway.NewBudgets(nil), log: slog.New(slog.DiscardHandler)}
 	in := func(c *pack.Catalog) policyfiles.Edition {
-		e, err := policyfiles.Load(policyfiles.Files{Rules: []policy.Source{{Name: "a.cedar", Text: []byte(`@id("look") @reason("it looks") permit (principal, action in Action::"sideEffect:readOnly", resource);`)}}}, c, policyfiles.Actions(c))
+		e, err := policyfiles.Load(policyfiles.Files{Rules: []policy.Source{{Name: "a.cedar", Text: []byte(`@id("look") @reason("it looks") permit (principal, action in Action::"sideEffect:readOnly", resource);`)}}}, c)
 		if err != nil {
 			t.Fatal(err)
 		}

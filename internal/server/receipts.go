@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"os"
 	"slices"
 	"unicode/utf8"
 
@@ -95,14 +94,7 @@ func openNotary(home localapi.Home, log *ledger.Log, newest []byte, keys ledger.
 		return nil, err
 	}
 	keep := func(name string) func(signed []byte) error {
-		return func(signed []byte) error {
-			root, err := os.OpenRoot(string(home))
-			if err != nil {
-				return err
-			}
-			defer root.Close()
-			return safefile.Replace(root, name, signed, 0o600, func() error { return nil })
-		}
+		return func(signed []byte) error { return safefile.Put(string(home), name, signed, 0o600, nil) }
 	}
 	return ledger.NewNotary(ledger.NotaryConfig{Log: log, Keys: keys,
 		Newest: newest, Keep: keep(localapi.CheckpointName), Cosigned: cosigned, KeepCosigned: keep(localapi.CosignedName)}), nil

@@ -4,8 +4,6 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -59,7 +57,7 @@ type Server struct {
 	Gate    *gate.Gate
 	limit   *gateway.Limit // before the gate, for every interface
 	gateway *gateway.Gateway
-	unlock  func()
+	closers []closer
 	Log     *slog.Logger
 
 	commands   Commands
@@ -67,15 +65,14 @@ type Server struct {
 	redaction  *gateway.Redaction
 	kept       *gateway.Kept
 	workspaces *workspace.Workspaces
-	desk       *settingsHandler
+	settings   *gateway.Settings
 	packed     *packStore
 	hook       agenthook.Config
 	live       gateway.Live
 	sessions   *gateway.Sessions
 	meter      gateway.Meter
 	tracer     *gateway.Tracer // nil if tracing is off
-	traces     *os.File
-	Bare       bool // the platform has no isolation
+	Bare       bool            // the platform has no isolation
 	since      time.Time
 }
 
@@ -94,9 +91,11 @@ func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Red
 	if err := home.Create(); err != nil {
 		return s, err
 	}
-	if s.unlock, err = home.Own(); err != nil {
+	unlock, err := home.Own()
+	if err != nil {
 		return s, err
 	}
+	s.closeAtEnd("home", func() error { unlock(); return nil })
 	left, err := wrap.Sweep(home.Caches())
 	if err != nil {
 		return s, err
@@ -104,7 +103,7 @@ func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Red
 	for _, words := range left {
 		log.Warn("a tool that was killed", "left", words)
 	}
-	if s.tracer, s.traces, err = openTracer(os.Getenv(localapi.TraceVariable), log); err != nil {
+	if err := s.openTracer(os.Getenv(localapi.TraceVariable)); err != nil {
 		return s, err
 	}
 	if s.workspaces, err = s.NewGate(home, s.recordStage); err != nil {
@@ -119,7 +118,7 @@ func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Red
 		Handlers: s.handlers(), Means: s.resolveArgv, MCP: s.serveMCP, Live: &s.live, Kept: s.kept,
 		Sessions: s.sessions,
 		Begin:    s.hooks.runSessionStart, End: s.hooks.runSessionEnd, Agents: s.agents,
-		TokenRequired: func() bool { return s.desk.settings.Applied().Agents.Required },
+		TokenRequired: func() bool { return s.settings.Applied().Agents.Required },
 	})
 	if err != nil {
 		return s, err
@@ -129,7 +128,7 @@ func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Red
 	}
 	return s, s.scribe.recordEvent(ctx, "gateway.start", map[string]any{
 		"version": apitype.Version, "pid": os.Getpid(), "policy": s.Rules.Engine().Digest(), "packs": s.packVersions(),
-		"manifests": s.manifestsDigest(), "settings": s.desk.settings.Digest(), "hooks": s.hooks.book.Applied().Digest,
+		"manifests": s.manifestsDigest(), "settings": s.settings.Digest(), "hooks": s.hooks.Applied().Digest,
 	})
 }
 
@@ -149,6 +148,7 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 		Read: past.Read}); err != nil {
 		return nil, err
 	}
+	s.closeAtEnd("ledger", s.ledger.Close)
 	if s.scribe, err = openScribe(s.ledger, past, s.Log); err != nil {
 		return nil, err
 	}
@@ -159,14 +159,15 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 		s.redaction = gateway.NewRedaction()
 	}
 	s.redaction.Tell = s.meter.Redacted
-	if s.desk, err = openSettingsHandler(home, workspaces, s.redaction, s.scribe.lore, s.scribe.recordEvent,
-		s.Log); err != nil {
+	if s.settings, err = gateway.OpenSettings(home, workspaces, s.redaction, s.scribe.lore.Settings,
+		s.scribe.recordEvent, s.Log); err != nil {
 		return nil, err
 	}
 	if s.notary, err = openNotary(home, s.ledger, signed, s.newKeyring(home)); err != nil {
 		return nil, err
 	}
 	s.index = ledger.NewIndex(ledger.IndexConfig{Path: home.Index(), Ledger: s.ledger, Log: s.Log})
+	s.closeAtEnd("index of receipts", s.index.Close)
 	if s.Catalog == nil {
 		var found []packstore.Finding
 		if s.Catalog, found, err = openCatalog(home, s.scribe.lore.Packs); err != nil {
@@ -189,6 +190,7 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	if s.cages, err = OpenJail(masks, func(err error) { s.Log.Warn("the jail", "err", err) }); err != nil {
 		return nil, err
 	}
+	s.closeAtEnd("jail", s.cages.Close)
 	none, err := jail.NewNone(jail.Config{Mask: masks})
 	if err != nil {
 		return nil, err
@@ -234,6 +236,7 @@ func (s *Server) connectGate(home localapi.Home, none bailey.Runner, c gate.Conf
 	// A call that is over its rate must not reach the kill switch, which keeps each running call in memory.
 	s.kill.Gate = s.Gate
 	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.kill, Note: s.scribe.recordEvent, Log: s.Log})
+	s.closeAtEnd("limit", func() error { s.limit.Close(); return nil })
 	return nil
 }
 
@@ -244,7 +247,7 @@ func OpenJail(masks []string, warn func(error)) (*jail.Jail, error) {
 
 // policySigners returns the trusted keys of the settings.
 func (s *Server) policySigners() []string {
-	return s.desk.settings.Applied().Signers
+	return s.settings.Applied().Signers
 }
 
 // manifestsDigest returns a digest over all capabilities: SHA-256, in hex, of the sorted lines with the id and the manifest
@@ -255,16 +258,12 @@ func (s *Server) manifestsDigest() string {
 		lines = append(lines, string(m.ID)+" "+m.Digest+"\n")
 	}
 	slices.Sort(lines)
-	sum := sha256.Sum256([]byte(strings.Join(lines, "")))
-	return hex.EncodeToString(sum[:])
+	return apitype.DigestOf(strings.Join(lines, ""))
 }
 
-func (s *Server) packVersions() []string {
-	seen := map[string]bool{}
-	var list []string
+func (s *Server) packVersions() (list []string) {
 	for _, m := range s.shelf.Catalog().All() {
-		if name := m.Pack + " " + m.Version; !seen[name] {
-			seen[name] = true
+		if name := m.Pack + " " + m.Version; !slices.Contains(list, name) {
 			list = append(list, name)
 		}
 	}
@@ -297,33 +296,24 @@ func (s *Server) Serve(ctx context.Context) error {
 	return g.Wait()
 }
 
+// Close closes the parts that are open, the newest first.
 func (s *Server) Close() {
-	if s.cages != nil {
-		if err := s.cages.Close(); err != nil {
-			s.Log.Error("closing the jail", "err", err)
+	for _, part := range slices.Backward(s.closers) {
+		if err := part.close(); err != nil {
+			s.Log.Error("closing the "+part.name, "err", err)
 		}
 	}
-	if s.limit != nil {
-		s.limit.Close()
-	}
-	if s.index != nil {
-		if err := s.index.Close(); err != nil {
-			s.Log.Error("closing the index of receipts", "err", err)
-		}
-	}
-	if s.ledger != nil {
-		if err := s.ledger.Close(); err != nil {
-			s.Log.Error("closing the ledger", "err", err)
-		}
-	}
-	if s.traces != nil {
-		if err := s.traces.Close(); err != nil {
-			s.Log.Warn("closing the spans", "err", err)
-		}
-	}
-	if s.unlock != nil {
-		s.unlock()
-	}
+	s.closers = nil
+}
+
+// closer closes a part when the gateway ends.
+type closer struct {
+	name  string
+	close func() error
+}
+
+func (s *Server) closeAtEnd(name string, close func() error) {
+	s.closers = append(s.closers, closer{name, close})
 }
 
 // serveMCP serves MCP on one connection.
@@ -341,7 +331,7 @@ func (s *Server) mcpConfig(from bailey.Call, stdio bool) mcp.Config {
 	return mcp.Config{
 		Gate: mcpBackend{s, stdio}, Principal: from.Principal, Session: from.Session, Dir: from.Dir,
 		Version: apitype.Version, Log: s.Log,
-		Listed: s.desk.settings.Applied().Agents.Listed,
+		Listed: s.settings.Applied().Agents.Listed,
 		Hide:   func(text string) string { return s.redaction.Text(from.Session.ID, text) },
 	}
 }
@@ -460,7 +450,7 @@ func agentDescription(m *pack.Capability) string {
 
 // hasMissingService reports whether a call needs a broker or a daemon that is not available.
 func (s *Server) hasMissingService(m *pack.Capability) bool {
-	if len(m.Wants()) > 0 && s.desk.settings.Applied().Broker == nil {
+	if len(m.Wants()) > 0 && s.settings.Applied().Broker == nil {
 		return true
 	}
 	api := m.API()

@@ -3,11 +3,8 @@ package server
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"maps"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"bailey"
 	"bailey/internal/gateway"
@@ -15,85 +12,49 @@ import (
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/settings"
 	"bailey/internal/terminal"
-	"bailey/internal/workspace"
 )
 
-// settingsHandler handles the operator commands of init inside the gateway. Its state comes from the ledger.
-type settingsHandler struct {
-	settings *gateway.Settings
-	note     func(ctx context.Context, kind string, data any) error
-
-	mu         sync.Mutex
-	configured map[string]apitype.Configuration // by file; guarded by mu
-}
-
-// openSettingsHandler restores the state from known, and opens the settings of the home.
-func openSettingsHandler(home localapi.Home, w *workspace.Workspaces, r *gateway.Redaction, known State,
-	note func(context.Context, string, any) error,
-	log *slog.Logger) (*settingsHandler, error) {
-	settings, err := gateway.OpenSettings(home, w, r, known.Settings, note, log)
-	return &settingsHandler{settings: settings, note: note, configured: maps.Clone(known.Clients)}, err
-}
-
-func (d *settingsHandler) setConfiguration(kind string, c apitype.Configuration) {
-	if kind == apitype.UndoEvent {
-		delete(d.configured, c.File)
-		return
-	}
-	if d.configured == nil {
-		d.configured = map[string]apitype.Configuration{}
-	}
-	d.configured[c.File] = c
-}
-
 // showSettings returns the settings file and the applied settings.
-func (d *settingsHandler) showSettings(_ context.Context, r apitype.SettingsQuery,
-	_ gateway.Caller) (settings.State, error) {
-	return d.settings.State(r.Dir)
+func (s *Server) showSettings(_ context.Context, r apitype.SettingsQuery, _ gateway.Caller) (settings.State, error) {
+	return s.settings.State(r.Dir)
 }
 
 // showConfiguration returns the entry that init wrote to a client's file and did not undo.
-func (d *settingsHandler) showConfiguration(_ context.Context, r apitype.ClientFile,
+func (s *Server) showConfiguration(_ context.Context, r apitype.ClientFile,
 	_ gateway.Caller) (apitype.Configuration, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.configured[r.File], nil
+	s.scribe.mu.Lock()
+	defer s.scribe.mu.Unlock()
+	return s.scribe.lore.Clients[r.File], nil
 }
 
-func (d *settingsHandler) applySettings(ctx context.Context, r apitype.SettingsRequest,
+func (s *Server) applySettings(ctx context.Context, r apitype.SettingsRequest,
 	from gateway.Caller) (settings.Applied, error) {
 	var content []byte
 	if r.Text != nil {
 		content = []byte(*r.Text)
 	}
 	by := settings.Applied{Operator: from.Operator, Person: from.Principal.Person}
-	return d.settings.Apply(ctx, r.Base, content, by)
+	return s.settings.Apply(ctx, r.Base, content, by)
 }
 
-func (d *settingsHandler) recordConfiguration(ctx context.Context, c apitype.Configuration,
+func (s *Server) recordConfiguration(ctx context.Context, c apitype.Configuration,
 	from gateway.Caller) (apitype.Configuration, error) {
-	return d.change(ctx, apitype.ConfigureEvent, c, from)
+	return s.noteConfiguration(ctx, apitype.ConfigureEvent, c, from)
 }
 
-func (d *settingsHandler) undo(ctx context.Context, c apitype.Configuration,
+func (s *Server) undoConfiguration(ctx context.Context, c apitype.Configuration,
 	from gateway.Caller) (apitype.Configuration, error) {
-	return d.change(ctx, apitype.UndoEvent, c, from)
+	return s.noteConfiguration(ctx, apitype.UndoEvent, c, from)
 }
 
-// change records a change of a client's file before it happens.
-func (d *settingsHandler) change(ctx context.Context, kind string, c apitype.Configuration,
+// noteConfiguration records a change of a client's file before it happens.
+func (s *Server) noteConfiguration(ctx context.Context, kind string, c apitype.Configuration,
 	from gateway.Caller) (apitype.Configuration, error) {
 	c.Operator, c.Person = from.Operator, from.Principal.Person
 	if !filepath.IsAbs(c.File) || c.Client == "" {
 		return c, bailey.Invalid.New("a configuration names a client and a file", "")
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.note(ctx, kind, c); err != nil {
-		return c, err
-	}
-	d.setConfiguration(kind, c)
-	return c, nil
+	return c, s.scribe.recordEvent(ctx, kind, c)
 }
 
 func (s *Server) listProfiles(context.Context, localapi.None, gateway.Caller) (apitype.ProfileList, error) {

@@ -62,8 +62,8 @@ func examples(r *rand.Rand) map[string]func() any {
 		},
 		approve.RevokeEvent: func() any { return approve.Revoked{ID: bailey.GrantID(id())} },
 		gateway.ApplyEvent: func() any {
-			return settings.Applied{Digest: fmt.Sprint(r.IntN(1000)), Workspaces: []string{name()}, Operator: localapi.Terminal,
-				Redaction: redact.Config{Patterns: []redact.Pattern{{Category: "TICKET", Regexp: name()}}}}
+			return settings.Applied{Digest: fmt.Sprint(r.IntN(1000)), Operator: localapi.Terminal, Contents: settings.Contents{Workspaces: []string{name()},
+				Redaction: redact.Config{Patterns: []redact.Pattern{{Category: "TICKET", Regexp: name()}}}}}
 		},
 		gateway.PinEvent:       func() any { return pin() },
 		gateway.RepinEvent:     func() any { return gateway.Repin{Capability: "x.y", Programs: []apitype.Pin{pin(), pin()}} },
@@ -521,8 +521,8 @@ func TestEventsAreRefused(t *testing.T) {
 // TestLoreFormat fails if the saved format changes. Then loreFormat must be raised too, or an older snapshot would be
 // used as complete.
 func TestLoreFormat(t *testing.T) {
-	l := State{Settings: settings.Applied{Digest: "d", Workspaces: []string{"/w"}, Operator: "o", Person: "p", Redaction: redact.Config{
-		Patterns: []redact.Pattern{{Category: "C", Regexp: "r"}}, Allow: []redact.Allow{{Category: "C", Regexp: "r"}}, Without: []redact.Category{"W"}}}}
+	l := State{Settings: settings.Applied{Digest: "d", Operator: "o", Person: "p", Contents: settings.Contents{Workspaces: []string{"/w"}, Redaction: redact.Config{
+		Patterns: []redact.Pattern{{Category: "C", Regexp: "r"}}, Allow: []redact.Allow{{Category: "C", Regexp: "r"}}, Without: []redact.Category{"W"}}}}}
 	l.setConfiguration(apitype.Configuration{Client: "c", Scope: "s", File: "/f", Command: "b", Added: "a", Operator: "o", Person: "p"})
 	l.Pins.Keep(apitype.Pin{Program: bailey.Program{Path: "/p", SHA256: "1"}, Command: "p"})
 	l.Policy = apitype.AppliedPolicy{Digest: "d", Policy: "e", Dir: "/r", Rules: 1, Tests: 2, Budgets: 3, Signer: &apitype.PolicySigner{Name: "n", Key: "k", Touch: true},

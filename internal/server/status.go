@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,14 +47,14 @@ func (s *Server) showStatus(ctx context.Context, _ localapi.None, from gateway.C
 	if s.Bare {
 		out.Cage = bareCage()
 	}
-	out.Broker = askBroker(ctx, s.desk.settings.Applied().Broker)
+	out.Broker = askBroker(ctx, s.settings.Applied().Broker)
 	if out.Broker != nil {
 		out.Broker.Key = s.newKeyring(s.home).keyLocation()
 	}
-	out.Redaction = s.desk.settings.Applied().Redaction
+	out.Redaction = s.settings.Applied().Redaction
 	s.Rules.fillStatus(&out)
-	out.Hooks = s.hooks.book.Status()
-	_, out.Packed = packstore.LoadInstalled(s.home, s.packed.currentState())
+	out.Hooks = s.hooks.Status()
+	_, out.Packed = packstore.LoadInstalled(s.home, s.packed.known.Load())
 	out.Profile = ProfileStatus(s.shelf.profiles)
 	out.Notify = s.notifyState()
 	if k := s.kill.State(); k.On() {
@@ -65,7 +64,7 @@ func (s *Server) showStatus(ctx context.Context, _ localapi.None, from gateway.C
 		out.Kept = &apitype.KeptStatus{Sessions: n, Until: until}
 	}
 	out.Asked = newAskedStatus(s.Queue)
-	if st, err := s.desk.settings.State(""); err != nil || st.Changed {
+	if st, err := s.settings.State(""); err != nil || st.Changed {
 		out.Settings = settings.FileName + " is not what was applied, and the next gateway will not use it"
 	}
 	out.Calls, out.Sessions = s.live.Now()
@@ -162,31 +161,32 @@ func (s *Server) recordStage(step gate.Step) {
 	s.tracer.Step(step)
 }
 
-// openTracer opens the trace file that the environment names. It returns nil if name is empty.
-func openTracer(name string, log *slog.Logger) (*gateway.Tracer, *os.File, error) {
+// openTracer opens the trace file that the environment names. If name is empty, there is no tracer.
+func (s *Server) openTracer(name string) error {
 	if name == "" {
-		return nil, nil, nil
+		return nil
 	}
 	refused := func(err error) error {
 		return bailey.Invalid.Wrap(err, localapi.TraceVariable+" names "+terminal.Shown(name)+", which takes no spans",
 			"name an absolute path: a file that is missing, or regular and 0600")
 	}
 	if !filepath.IsAbs(name) {
-		return nil, nil, refused(errors.New("it is no absolute path"))
+		return refused(errors.New("it is no absolute path"))
 	}
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND|safefile.NoFollow|safefile.NoWait, 0o600)
 	if err != nil {
-		return nil, nil, refused(err)
+		return refused(err)
 	}
+	s.closeAtEnd("spans", f.Close)
 	info, err := f.Stat()
 	if err == nil && (!info.Mode().IsRegular() || safefile.Wide(info)) {
 		err = fmt.Errorf("it is %v", info.Mode())
 	}
 	if err != nil {
-		f.Close()
-		return nil, nil, refused(err)
+		return refused(err)
 	}
-	return gateway.NewTracer(f, log), f, nil
+	s.tracer = gateway.NewTracer(f, s.Log)
+	return nil
 }
 
 func (s *Server) listBudgets(context.Context, localapi.None, gateway.Caller) (apitype.Spendings, error) {

@@ -37,14 +37,23 @@ const (
 
 // Contents is the parsed content of a settings file.
 type Contents struct {
-	Workspaces []string
-	Redaction  redact.Config // must compile
-	Signers    []string      // lines in the format of package sshsig
-	Approvers  []Approver    // their lines have the format of package sshsig
-	Broker     *Broker       // nil: no credentials can be leased
-	Notify     Notify
-	Network    Network
-	Agents     AgentRules
+	Workspaces []string      `json:"workspaces"`
+	Redaction  redact.Config `json:"redaction,omitzero"` // must compile; zero: the built-in rules
+	// Signers: if set, a policy must have a signature of one of them. They are lines in the format of package sshsig.
+	Signers []string `json:"policySigners,omitempty"`
+	// Approvers: if set, only their answers to approval requests count; otherwise those of operators.
+	Approvers []Approver `json:"approvers,omitempty"`
+	Broker    *Broker    `json:"broker,omitempty"` // lends the credentials; nil: no broker
+	Notify    Notify     `json:"notify,omitzero"`
+	Network   Network    `json:"network,omitzero"` // network access beyond the manifests
+	Agents    AgentRules `json:"agents,omitzero"`  // which agents may call
+}
+
+// Recorded returns the contents without the examples of the redaction. The ledger does not record the URL of the
+// webhook either, which has no JSON.
+func (c Contents) Recorded() Contents {
+	c.Redaction = Expressions(c.Redaction)
+	return c
 }
 
 // ParseSettings parses a settings file. It is strict: an unknown or repeated key, a workspace that is not an absolute

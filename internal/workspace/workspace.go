@@ -289,6 +289,20 @@ func (w *Workspaces) Resolve(dir string) (string, error) {
 	return root, nil
 }
 
+// CheckCanonical returns an error unless each directory may be a workspace and is given by its canonical path.
+func (w *Workspaces) CheckCanonical(dirs []string) error {
+	for _, dir := range dirs {
+		real, err := w.Resolve(dir)
+		if err == nil && real != dir {
+			err = bailey.Invalid.Errorf("write "+real, "the workspace %s is not canonical", dir)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Unfit returns why a directory cannot be a workspace, or "".
 func (w *Workspaces) Unfit(root string) string {
 	root = foldCase(root)

@@ -50,7 +50,7 @@ var broken = []struct{ stage, law, file, old, new, hours string }{
 	{"redact", "output is redacted", "internal/gate/capture.go",
 		"	if _, err := p.redact.Write(b); err != nil {", "	if _, err := p.limit.Write(b); err != nil {", "history"},
 	{"redact", "the detectors hold for every session", "internal/gateway/redaction.go",
-		"r.currentRules().NewTable()", "redact.NewTable()", "hidden"},
+		"r.inForce.Load().NewTable()", "redact.NewTable()", "hidden"},
 	{"outcome", "every exit is sealed", "internal/gate/gate.go",
 		"	defer func() { res = c.sealReceipt(seal, recover()) }()", "	_ = seal\n	defer func() { res = c.buildResult(c.buildOutcome()) }()", "history evening"},
 	{"ledger", "an entry's hash covers the one before", "audit/entry.go",

@@ -114,6 +114,8 @@ var mutations = []struct {
 		"if !slices.ContainsFunc(w.Granted, rule.Same) {", "if false {", "./internal/gate"},
 	{"a workflow is no milder than its steps", "internal/gate/chain.go",
 		"if what := ch.manifest.Milder(m); what != \"\" {", "if what := ch.manifest.Milder(m); what == \"?\" {", "./internal/gate"},
+	{"a change is recorded before it is in force", "internal/applied/applied.go",
+		"	if err := record(); err != nil {\n		return err\n	}\n	s.replaceWith(next)\n	return nil\n", "	s.replaceWith(next)\n	return record()\n", "./internal/applied"},
 	{"a profile whose file is gone closes the gate", "internal/gateway/profiles.go",
 		"		if err != nil && s.Failed == nil {\n", "		if err == bailey.Internal {\n", "./internal/gateway"},
 	{"a new question at the last decision is a no", "internal/gate/course.go",

@@ -202,12 +202,7 @@ func (w *witness) writeState(seen map[string]audit.Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(filepath.Dir(w.file))
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return safefile.Replace(root, filepath.Base(w.file), append(text, '\n'), 0o600, func() error { return nil })
+	return safefile.Put(filepath.Dir(w.file), filepath.Base(w.file), append(text, '\n'), 0o600, nil)
 }
 
 // ownLines returns the signature lines of a note that carry the given name.
