@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"bailey"
+	"bailey/internal/strictyaml"
 )
 
 const maxComplaints = 8 // in one error; the check stops after them
@@ -93,7 +94,7 @@ func (c *checker) addUnknownInput(m *Capability, name string) {
 	}
 	c.complaints = append(c.complaints,
 		fmt.Sprintf("input \"%s\" is not known; %s %s", c.redactedText(name), m.ID, takes))
-	if best := closestWord(name, m.schema.names); best != "" && c.hint == "" {
+	if best := strictyaml.ClosestWord(name, m.schema.names); best != "" && c.hint == "" {
 		c.hint = fmt.Sprintf("did you mean %q?", best)
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"bailey/internal/strictyaml"
 )
 
 // Limits of a schema. The weight is the number of subschemas with every $ref followed, so a small file cannot cause an
@@ -40,25 +42,25 @@ func (s *schema) validateWithLibrary(v any) error {
 
 // readSchema compiles the inputSchema at n. A capability without one takes no inputs.
 func (r *reader) readSchema(owner, n ast.Node, m *manifest) *schema {
-	before := len(r.faults)
+	before := len(r.Faults)
 	tree := map[string]any{}
 	if n != nil {
 		k := &keywordChecker{reader: r, defs: r.defNames(n)}
 		k.checkSchema(n, "inputSchema", 0)
-		if len(r.faults) > before {
+		if len(r.Faults) > before {
 			return nil
 		}
-		tree, _ = r.toJSONValue(n).(map[string]any)
+		tree, _ = r.Value(n, "a schema").(map[string]any)
 	} else {
 		n = owner
 	}
 	r.closeTopLevel(n, tree)
-	if len(r.faults) > before {
+	if len(r.Faults) > before {
 		return nil
 	}
 	raw, err := json.Marshal(tree)
 	if err != nil || len(raw) > maxSchema {
-		r.addFault(tokenOf(n), "inputSchema is larger than %d bytes", maxSchema)
+		r.AddFault(n, "inputSchema is larger than %d bytes", maxSchema)
 		return nil
 	}
 	s, err := compileSchema(raw)
@@ -66,7 +68,7 @@ func (r *reader) readSchema(owner, n ast.Node, m *manifest) *schema {
 		_, err = s.judge()
 	}
 	if err != nil {
-		r.addFault(tokenOf(n), "inputSchema: %s", safeText(err.Error()))
+		r.AddFault(n, "inputSchema: %s", safeText(err.Error()))
 		return nil
 	}
 	m.InputSchema = raw
@@ -76,10 +78,10 @@ func (r *reader) readSchema(owner, n ast.Node, m *manifest) *schema {
 // closeTopLevel restricts the top level to an object without unknown inputs.
 func (r *reader) closeTopLevel(n ast.Node, tree map[string]any) {
 	if t, ok := tree["type"]; ok && t != "object" {
-		r.addFault(tokenOf(n), "inputSchema is of type object at the top")
+		r.AddFault(n, "inputSchema is of type object at the top")
 	}
 	if a, ok := tree["additionalProperties"]; ok && a != false {
-		r.addFault(tokenOf(n), "inputSchema is closed at the top: additionalProperties is always false")
+		r.AddFault(n, "inputSchema is closed at the top: additionalProperties is always false")
 	}
 	tree["type"], tree["additionalProperties"] = "object", false
 	props, ok := tree["properties"].(map[string]any)
@@ -88,17 +90,17 @@ func (r *reader) closeTopLevel(n ast.Node, tree map[string]any) {
 		tree["properties"] = props
 	}
 	if len(props) > maxInputs {
-		r.addFault(tokenOf(n), "inputSchema has more than %d inputs", maxInputs)
+		r.AddFault(n, "inputSchema has more than %d inputs", maxInputs)
 	}
 	for _, name := range sortedKeys(props) {
 		if !inputName().MatchString(name) {
-			r.addFault(tokenOf(n), "input name %q does not match %s", clipText(name), inputName())
+			r.AddFault(n, "input name %q does not match %s", strictyaml.Clip(name), inputName())
 		}
 	}
 	required, _ := tree["required"].([]any)
 	for _, name := range required {
 		if _, ok := props[fmt.Sprint(name)]; !ok {
-			r.addFault(tokenOf(n), "inputSchema requires %q, which is no property", clipText(fmt.Sprint(name)))
+			r.AddFault(n, "inputSchema requires %q, which is no property", strictyaml.Clip(fmt.Sprint(name)))
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"sort"
 	"strings"
 	"unicode"
+
+	"bailey/internal/strictyaml"
 )
 
 // Match is a search result. A higher score is better; only the order has a meaning.
@@ -163,7 +165,7 @@ func wordSimilarity(asked, word string, misspelt bool) float64 {
 		return 0.5 + 0.4*float64(short)/float64(long)
 	case long >= 3 && short-long <= 3 && strings.HasPrefix(asked, word):
 		return 0.7
-	case misspelt && short >= 4 && long >= 4 && editDistance(asked, word) <= short/3:
+	case misspelt && short >= 4 && long >= 4 && strictyaml.EditDistance(asked, word) <= short/3:
 		return 0.4
 	}
 	return 0
@@ -188,7 +190,7 @@ func splitWords(text string) []string {
 	var b strings.Builder
 	flush := func() {
 		if b.Len() > 0 {
-			list = append(list, clipText(b.String()))
+			list = append(list, strictyaml.Clip(b.String()))
 			b.Reset()
 		}
 	}

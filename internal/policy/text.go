@@ -88,6 +88,16 @@ func isHiddenRune(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
+// replaceHidden replaces characters in a message that would control a terminal or that a reader would not see.
+func replaceHidden(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || isHiddenRune(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, text)
+}
+
 // spaceLen returns the length of the white space or comment at the start of t.
 func spaceLen(t []byte) int {
 	end := -1
