@@ -75,7 +75,7 @@ var layers = []struct {
 	{"APIs", "the contract between processes, and the files that they share", map[string]imports{
 		"internal/localapi":         {ours: []string{".", "internal/peer", "internal/terminal"}, outside: []string{"golang.org/x/sys"}},
 		"internal/localapi/apitype": {ours: []string{".", "audit", "hook", "internal/approve", "internal/approvaltext", "internal/hooks", "internal/agenthook", "internal/localapi", "internal/notify", "internal/packstore", "internal/peer", "internal/policy", "internal/receipts", "internal/redact", "internal/safefile", "internal/settings", "internal/terminal", "internal/tui", "pack"}},
-		"internal/settings":         {ours: []string{".", "internal/egress", "internal/localapi", "internal/redact", "internal/sshsig", "internal/workspace"}, outside: []string{"github.com/goccy/go-yaml"}},
+		"internal/settings":         {ours: []string{".", "internal/egress", "internal/localapi", "internal/redact", "internal/sshsig", "internal/strictyaml", "internal/workspace"}, outside: []string{"github.com/goccy/go-yaml"}},
 		"internal/packstore":        {ours: []string{".", "internal/localapi", "internal/safefile", "internal/terminal", "pack", "packs"}},
 		"internal/policyfiles":      {ours: []string{".", "audit", "internal/localapi", "internal/policy", "internal/receipts", "internal/safefile", "internal/terminal", "pack"}},
 	}},
