@@ -59,7 +59,7 @@ var layers = []struct {
 	}},
 	{"services", "state", map[string]imports{
 		"internal/approve": {ours: []string{".", "internal/approvaltext"}},
-		"internal/broker":  {ours: []string{".", "internal/approvaltext", "internal/peer", "internal/sshsig"}, outside: []string{"github.com/goccy/go-yaml"}},
+		"internal/broker":  {ours: []string{".", "internal/approvaltext", "internal/peer", "internal/sshsig", "internal/strictyaml"}, outside: []string{"github.com/goccy/go-yaml"}},
 		"internal/hooks":   {ours: []string{".", "hook"}},
 		"internal/ledger":  {ours: []string{".", "audit", "internal/receipts"}, outside: []string{"golang.org/x/sys", "modernc.org/sqlite"}},
 		"internal/notify":  {ours: []string{"."}},
@@ -308,7 +308,7 @@ func TestSpineImportsNothingAbove(t *testing.T) {
 // link, directly or through another package. Of the standard library, they must not link packages that start programs
 // or load code (os/exec, plugin), nor database/sql.
 var small = map[string]struct{ ours, outside []string }{
-	"cmd/bailey-broker": {ours: []string{".", "internal/broker", "internal/broker/process", "internal/approvaltext", "internal/peer", "internal/sshsig"},
+	"cmd/bailey-broker": {ours: []string{".", "internal/broker", "internal/broker/process", "internal/approvaltext", "internal/peer", "internal/sshsig", "internal/strictyaml"},
 		outside: []string{"github.com/goccy/go-yaml", "golang.org/x/crypto/ssh", "golang.org/x/sys"}},
 	"cmd/bailey-shim": {ours: []string{".", "internal/peer", "internal/shim", "internal/terminal", "internal/localapi"}, outside: []string{"golang.org/x/sys"}},
 }
