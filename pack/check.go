@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"bailey"
+	"bailey/internal/strictjson"
 	"bailey/internal/strictyaml"
 )
 
@@ -198,17 +199,9 @@ func convertText(v string, r *rule) any {
 	return v
 }
 
-func decodeJSON(v string) (any, error) {
-	d := json.NewDecoder(strings.NewReader(v))
-	d.UseNumber()
-	var j any
-	if err := d.Decode(&j); err != nil {
-		return nil, err
-	}
-	if d.More() {
-		return nil, fmt.Errorf("more than one value")
-	}
-	return j, nil
+func decodeJSON(v string) (j any, err error) {
+	err = strictjson.Decode([]byte(v), &j)
+	return j, err
 }
 
 // checkValue adds a complaint if v does not satisfy r. Allow contains the allowances of the rules above r.

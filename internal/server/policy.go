@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,6 +26,7 @@ import (
 	"bailey/internal/safefile"
 	"bailey/internal/settings"
 	"bailey/internal/sshsig"
+	"bailey/internal/strictjson"
 	"bailey/internal/terminal"
 	"bailey/pack"
 )
@@ -161,10 +161,8 @@ func (r *policyStore) readStored(digest string) (f policyfiles.Files, err error)
 	if err != nil {
 		return f, err
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
 	var list []apitype.KeptFile
-	if err := d.Decode(&list); err != nil {
+	if err := strictjson.Decode(text, &list); err != nil {
 		return f, fmt.Errorf("%s/%s.json: %w", keptPolicies, digest, err)
 	}
 	for _, k := range list {

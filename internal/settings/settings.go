@@ -3,8 +3,6 @@
 package settings
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"path"
@@ -18,6 +16,7 @@ import (
 	"bailey/internal/egress"
 	"bailey/internal/localapi"
 	"bailey/internal/redact"
+	"bailey/internal/strictjson"
 	"bailey/internal/strictyaml"
 )
 
@@ -57,9 +56,7 @@ type AgentRules struct {
 // applied.
 func (a *Applied) UnmarshalJSON(data []byte) error {
 	type plain Applied
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode((*plain)(a)); err != nil {
+	if err := strictjson.Decode(data, (*plain)(a)); err != nil {
 		return fmt.Errorf("the settings that were applied last are of another version of bailey: %w", err)
 	}
 	return nil
