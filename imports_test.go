@@ -31,9 +31,9 @@ var layers = []struct {
 	{"pure", "functions without side effects", map[string]imports{
 		"audit":                  {ours: []string{"."}, outside: []string{"golang.org/x/mod"}},
 		"hook":                   {ours: []string{"."}},
-		"pack":                   {ours: []string{"."}, outside: []string{"github.com/goccy/go-yaml", "golang.org/x/mod"}},
+		"pack":                   {ours: []string{".", "internal/strictjson", "internal/strictyaml"}, outside: []string{"github.com/goccy/go-yaml", "golang.org/x/mod"}},
 		"packs":                  {},
-		"internal/policy":        {ours: []string{"."}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/goccy/go-yaml"}},
+		"internal/policy":        {ours: []string{".", "internal/strictjson", "internal/strictyaml"}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/goccy/go-yaml"}},
 		"internal/policy/review": {ours: []string{".", "internal/policy"}, outside: []string{"github.com/cedar-policy/cedar-go"}},
 		"internal/redact":        {ours: []string{"."}},
 		"internal/redact/gen":    {},
@@ -45,6 +45,8 @@ var layers = []struct {
 		"internal/readonly":      {outside: []string{"mvdan.cc/sh/v3/syntax"}},
 		"internal/receipts":      {ours: []string{".", "audit"}},
 		"internal/toolsearch":    {ours: []string{"pack"}},
+		"internal/strictjson":    {outside: []string{"github.com/go-json-experiment/json/jsontext"}},
+		"internal/strictyaml":    {ours: []string{"."}, outside: []string{"github.com/goccy/go-yaml"}},
 	}},
 	{"system", "the kernel, files, the network and keys", map[string]imports{
 		"internal/peer":        {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
@@ -62,7 +64,7 @@ var layers = []struct {
 	{"services", "state", map[string]imports{
 		"internal/applied": {},
 		"internal/approve": {ours: []string{".", "internal/approvaltext"}},
-		"internal/broker":  {ours: []string{".", "internal/approvaltext", "internal/peer", "internal/sshsig"}, outside: []string{"github.com/goccy/go-yaml"}},
+		"internal/broker":  {ours: []string{".", "internal/approvaltext", "internal/peer", "internal/sshsig", "internal/strictyaml"}, outside: []string{"github.com/goccy/go-yaml"}},
 		"internal/hooks":   {ours: []string{".", "hook"}},
 		"internal/ledger":  {ours: []string{".", "audit", "internal/receipts"}, outside: []string{"golang.org/x/sys", "modernc.org/sqlite"}},
 		"internal/notify":  {ours: []string{"."}},
@@ -72,22 +74,22 @@ var layers = []struct {
 	}},
 	{"front ends", "translate a protocol into calls", map[string]imports{
 		"internal/agenthook": {ours: []string{".", "internal/shellparse", "internal/guard", "pack"}},
-		"internal/mcp":       {ours: []string{".", "internal/peer", "internal/strangers"}, outside: []string{"github.com/modelcontextprotocol/go-sdk"}},
+		"internal/mcp":       {ours: []string{".", "internal/peer", "internal/strangers", "internal/strictjson"}, outside: []string{"github.com/modelcontextprotocol/go-sdk"}},
 		"internal/tui":       {ours: []string{"."}, outside: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
 	}},
 	{"APIs", "the contract between processes, and the files that they share", map[string]imports{
 		"internal/localapi":         {ours: []string{".", "internal/peer", "internal/terminal"}, outside: []string{"golang.org/x/sys"}},
 		"internal/localapi/apitype": {ours: []string{".", "audit", "hook", "internal/approve", "internal/approvaltext", "internal/hooks", "internal/agenthook", "internal/localapi", "internal/notify", "internal/packstore", "internal/peer", "internal/policy", "internal/policy/review", "internal/receipts", "internal/redact", "internal/safefile", "internal/settings", "internal/terminal", "internal/tui", "pack"}},
-		"internal/settings":         {ours: []string{".", "internal/egress", "internal/localapi", "internal/redact", "internal/sshsig", "internal/workspace"}, outside: []string{"github.com/goccy/go-yaml"}},
+		"internal/settings":         {ours: []string{".", "internal/egress", "internal/localapi", "internal/redact", "internal/sshsig", "internal/workspace", "internal/strictjson", "internal/strictyaml"}, outside: []string{"github.com/goccy/go-yaml"}},
 		"internal/packstore":        {ours: []string{".", "internal/localapi", "internal/safefile", "internal/terminal", "pack", "packs"}},
-		"internal/policyfiles":      {ours: []string{".", "audit", "internal/localapi", "internal/policy", "internal/policy/review", "internal/receipts", "internal/safefile", "internal/terminal", "pack"}},
+		"internal/policyfiles":      {ours: []string{".", "audit", "internal/localapi", "internal/policy", "internal/policy/review", "internal/receipts", "internal/safefile", "internal/terminal", "pack", "internal/strictjson"}},
 	}},
 	{"processes", "construct and connect everything below", map[string]imports{
-		"internal/gateway": {ours: []string{".", "internal/gate", "internal/localapi", "internal/localapi/apitype", "internal/peer", "internal/redact", "internal/safefile", "internal/settings", "internal/workspace", "pack", "internal/applied"}},
-		"internal/server":  {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/socketproxy", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/notify", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/receipts", "internal/safefile", "internal/settings", "internal/sshsig", "internal/terminal", "internal/workspace", "internal/wrap", "pack", "internal/toolsearch", "internal/applied"}, outside: []string{"golang.org/x/sync"}},
+		"internal/gateway": {ours: []string{".", "internal/gate", "internal/localapi", "internal/localapi/apitype", "internal/peer", "internal/redact", "internal/safefile", "internal/settings", "internal/workspace", "pack", "internal/applied", "internal/strictjson"}},
+		"internal/server":  {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/socketproxy", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/notify", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/receipts", "internal/safefile", "internal/settings", "internal/sshsig", "internal/terminal", "internal/workspace", "internal/wrap", "pack", "internal/toolsearch", "internal/applied", "internal/strictjson"}, outside: []string{"golang.org/x/sync"}},
 	}},
 	{"command line", "commands, questions and output", map[string]imports{
-		"internal/cli":            {ours: []string{".", "audit", "internal/approve", "internal/approvaltext", "internal/agenthook", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/readonly", "internal/receipts", "internal/redact", "internal/safefile", "internal/settings", "internal/strangers", "internal/terminal", "internal/tui", "internal/workspace", "pack"}, outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra"}},
+		"internal/cli":            {ours: []string{".", "audit", "internal/approve", "internal/approvaltext", "internal/agenthook", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/readonly", "internal/receipts", "internal/redact", "internal/safefile", "internal/settings", "internal/strangers", "internal/terminal", "internal/tui", "internal/workspace", "pack", "internal/strictjson"}, outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "github.com/tailscale/hujson"}},
 		"internal/cli/direct":     {ours: []string{".", "audit", "hook", "internal/cli", "internal/egress", "internal/gateway", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/notify", "internal/onboard", "internal/packstore", "internal/safefile", "internal/server", "internal/settings", "internal/strangers", "internal/terminal", "internal/workspace", "internal/wrap", "pack"}, outside: []string{"github.com/spf13/cobra", "golang.org/x/mod"}},
 		"internal/broker/process": {ours: []string{".", "internal/broker"}},
 		"internal/bench":          {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/cli", "internal/cli/direct", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/policy", "internal/policyfiles", "internal/redact", "internal/server", "internal/settings", "internal/terminal"}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/spf13/cobra", "golang.org/x/sync", "github.com/modelcontextprotocol/go-sdk"}},
@@ -311,7 +313,7 @@ func TestSpineImportsNothingAbove(t *testing.T) {
 // link, directly or through another package. Of the standard library, they must not link packages that start programs
 // or load code (os/exec, plugin), nor database/sql.
 var small = map[string]struct{ ours, outside []string }{
-	"cmd/bailey-broker": {ours: []string{".", "internal/broker", "internal/broker/process", "internal/approvaltext", "internal/peer", "internal/sshsig"},
+	"cmd/bailey-broker": {ours: []string{".", "internal/broker", "internal/broker/process", "internal/approvaltext", "internal/peer", "internal/sshsig", "internal/strictyaml"},
 		outside: []string{"github.com/goccy/go-yaml", "golang.org/x/crypto/ssh", "golang.org/x/sys"}},
 	"cmd/bailey-shim": {ours: []string{".", "internal/peer", "internal/shim", "internal/terminal", "internal/localapi"}, outside: []string{"golang.org/x/sys"}},
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"bailey/internal/strictyaml"
 )
 
 // pattern describes the command lines that a capability is equivalent to: the leading words, then options and operands.
@@ -214,7 +216,7 @@ func (r *reader) parsePatterns(n ast.Node, texts []string, s *schema) (list []pa
 	for _, text := range texts {
 		p, wrong := readPattern(text, s)
 		if wrong != "" {
-			r.addFault(tokenOf(n), "argvPattern %q: %s", clipText(text), wrong)
+			r.AddFault(n, "argvPattern %q: %s", strictyaml.Clip(text), wrong)
 		}
 		list = append(list, p)
 	}

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/token"
 
 	"bailey"
+	"bailey/internal/strictyaml"
 )
 
 // bind replaces an argument of an approved call with a value from the preview, so that the tool does not look it up
@@ -154,46 +154,46 @@ func (e argTemplate) withShown(word string) argTemplate {
 }
 
 // readBinds reads the key bind of a preview. The command lines and inputs must be known.
-func (r *reader) readBinds(at *token.Token, n ast.Node, m *manifest, s *schema, p *preview) (list []parsedBind) {
+func (r *reader) readBinds(owner, n ast.Node, m *manifest, s *schema, p *preview) (list []parsedBind) {
 	if n == nil {
 		for _, line := range p.Looks {
 			if slices.ContainsFunc(line, shownWord().MatchString) {
-				r.addFault(at, "{{ shown }} wants a bind that says what that is")
+				r.AddFault(owner, "{{ shown }} wants a bind that says what that is")
 			}
 		}
 		return nil
 	}
-	items := r.listItems(n, "bind")
+	items := r.Items(n, "bind")
 	if len(items) == 0 || len(items) > maxBinds {
-		r.addFault(tokenOf(n), "bind wants one to %d arguments, found %d", maxBinds, len(items))
+		r.AddFault(n, "bind wants one to %d arguments, found %d", maxBinds, len(items))
 		return nil
 	}
 	for _, item := range items {
-		before := len(r.faults)
+		before := len(r.Faults)
 		d := bind{}
 		var asAt, patternAt, argumentAt, lookAt ast.Node
 		node := func(p *ast.Node, read func(ast.Node)) func(ast.Node) {
 			return func(n ast.Node) { *p = n; read(n) }
 		}
-		seen := r.readFields(item, "an argument of bind", map[string]func(ast.Node){
-			"argument": node(&argumentAt, r.textField("argument", &d.Argument)),
-			"as":       node(&asAt, r.textField("as", &d.As)),
+		seen := r.Fields(item, "an argument of bind", strictyaml.Fields{
+			"argument": node(&argumentAt, strictyaml.TextField(r.File, "argument", &d.Argument)),
+			"as":       node(&asAt, strictyaml.TextField(r.File, "as", &d.As)),
 			"look":     node(&lookAt, r.countField("look", maxLooks, &d.Look)),
-			"pattern":  node(&patternAt, r.textField("pattern", &d.Pattern)),
+			"pattern":  node(&patternAt, strictyaml.TextField(r.File, "pattern", &d.Pattern)),
 		})
 		r.requireKeys(item, "an argument of bind", seen, "argument", "as", "look", "pattern")
-		if len(r.faults) > before {
+		if len(r.Faults) > before {
 			continue
 		}
 		b := parsedBind{at: r.findArgument(argumentAt, d.Argument, m, s), look: int(d.Look) - 1}
 		if b.look >= len(p.Looks) {
-			r.addFault(tokenOf(lookAt), "look %d is none: the preview has %d", d.Look, len(p.Looks))
+			r.AddFault(lookAt, "look %d is none: the preview has %d", d.Look, len(p.Looks))
 		}
 		if slices.ContainsFunc(list, func(o parsedBind) bool { return o.at == b.at }) {
-			r.addFault(tokenOf(argumentAt), "bind has the argument %q twice", clipText(d.Argument))
+			r.AddFault(argumentAt, "bind has the argument %q twice", strictyaml.Clip(d.Argument))
 		}
 		if len(list) == 0 && b.look < len(p.Looks) && slices.ContainsFunc(p.Looks[b.look], shownWord().MatchString) {
-			r.addFault(tokenOf(lookAt), "look %d would follow itself", d.Look)
+			r.AddFault(lookAt, "look %d would follow itself", d.Look)
 		}
 		b.pattern = r.compileWhole(patternAt, d.Pattern)
 		b.as = r.readShownTemplate(asAt, d.As, s)
@@ -207,14 +207,14 @@ func (r *reader) readBinds(at *token.Token, n ast.Node, m *manifest, s *schema, 
 func (r *reader) findArgument(n ast.Node, text string, m *manifest, s *schema) int {
 	at := slices.Index(m.Backend.Args, text)
 	if at < 0 || slices.Contains(m.Backend.Args[at+1:], text) {
-		r.addFault(tokenOf(n), "argument wants one of the backend's args as it stands there, once; %q is none",
-			clipText(text))
+		r.AddFault(n, "argument wants one of the backend's args as it stands there, once; %q is none",
+			strictyaml.Clip(text))
 		return -1
 	}
 	// faults in args are already reported there
-	for _, p := range (&reader{source: &source{}}).readTemplate(n, text).parts {
+	for _, p := range (&reader{File: &strictyaml.File{Format: &manifestFormat}}).readTemplate(n, text).parts {
 		if in := s.props[p.input]; in != nil && p.flag == "" && (len(in.Type) == 0 || in.hasType("array")) {
-			r.addFault(tokenOf(n), "input.%s may be a list, and one argument is bound", clipText(p.input))
+			r.AddFault(n, "input.%s may be a list, and one argument is bound", strictyaml.Clip(p.input))
 		}
 	}
 	return at
@@ -225,24 +225,24 @@ func (r *reader) compileWhole(n ast.Node, pattern string) *regexp.Regexp {
 	alone, err := regexp.Compile(pattern)
 	switch {
 	case len(pattern) > maxPattern:
-		r.addFault(tokenOf(n), "pattern has %d bytes, more than %d", len(pattern), maxPattern)
+		r.AddFault(n, "pattern has %d bytes, more than %d", len(pattern), maxPattern)
 	case err != nil:
-		r.addFault(tokenOf(n), "pattern is not a regular expression that RE2 reads: %s", safeText(err.Error()))
+		r.AddFault(n, "pattern is not a regular expression that RE2 reads: %s", safeText(err.Error()))
 	case alone.NumSubexp() != 1:
-		r.addFault(tokenOf(n), "pattern wants one group, which is what was shown; found %d", alone.NumSubexp())
+		r.AddFault(n, "pattern wants one group, which is what was shown; found %d", alone.NumSubexp())
 	default:
 		whole, err := regexp.Compile(`\A(?:` + pattern + `)\z`)
 		if err == nil {
 			return whole
 		}
-		r.addFault(tokenOf(n), "pattern is not a regular expression that RE2 reads: %s", safeText(err.Error()))
+		r.AddFault(n, "pattern is not a regular expression that RE2 reads: %s", safeText(err.Error()))
 	}
 	return nil
 }
 
 // readCommandLine reads a command line of a preview, which may contain {{ shown }}.
 func (r *reader) readCommandLine(n ast.Node, args []string, s *schema) (elements []argTemplate) {
-	items := r.listItems(n, "args")
+	items := r.Items(n, "args")
 	for i, text := range args {
 		if shownWord().MatchString(text) {
 			elements = append(elements, r.readShownTemplate(items[i], text, s))
@@ -257,16 +257,16 @@ func (r *reader) readCommandLine(n ast.Node, args []string, s *schema) (elements
 func (r *reader) readShownTemplate(n ast.Node, text string, s *schema) (e argTemplate) {
 	where := shownWord().FindAllStringIndex(text, -1)
 	if len(where) != 1 {
-		r.addFault(tokenOf(n), "an argument has {{ shown }} once, found %d", len(where))
+		r.AddFault(n, "an argument has {{ shown }} once, found %d", len(where))
 		return e
 	}
-	before := len(r.faults)
+	before := len(r.Faults)
 	head, tail := r.readTemplate(n, text[:where[0][0]]), r.readTemplate(n, text[where[0][1]:])
-	if len(r.faults) > before {
+	if len(r.Faults) > before {
 		return e
 	}
 	if len(head.parts) > 0 && isOnlyDashes(head.parts) {
-		r.addFault(tokenOf(n), "{{ shown }} would choose the option in %q", clipText(text))
+		r.AddFault(n, "{{ shown }} would choose the option in %q", strictyaml.Clip(text))
 	}
 	e = argTemplate{text: text, parts: slices.Concat(head.parts, []templatePart{{shown: true}}, tail.parts)}
 	for i, p := range e.parts {

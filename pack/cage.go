@@ -8,23 +8,24 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"bailey"
+	"bailey/internal/strictyaml"
 )
 
 func (r *reader) readBackend(n ast.Node, m *manifest, at *deferredNodes) {
 	b := &m.Backend
-	seen := r.readFields(n, "backend", map[string]func(ast.Node){
-		"type":         choiceField(r.source, "type", backends, &b.Type),
+	seen := r.Fields(n, "backend", strictyaml.Fields{
+		"type":         choiceField(r, "type", backends, &b.Type),
 		"command":      r.commandField(&b.Command),
-		"args":         func(n ast.Node) { at.args = n; r.textsField("args", &b.Args)(n) },
+		"args":         func(n ast.Node) { at.args = n; strictyaml.TextsField(r.File, "args", &b.Args)(n) },
 		"steps":        func(n ast.Node) { at.steps = n },
 		"cwdFromInput": r.wordField("cwdFromInput", inputName(), &b.CwdFromInput),
-		"cwd":          choiceField(r.source, "cwd", cwds, &b.Cwd),
+		"cwd":          choiceField(r, "cwd", cwds, &b.Cwd),
 		"path":         r.commandPath(&b.Path),
 		"env":          r.envField(m),
 	})
 	r.requireKeys(n, "backend", seen, "type")
 	if seen["cwd"] && seen["cwdFromInput"] {
-		r.addFault(tokenOf(n), "backend has both cwd and cwdFromInput: a tool runs in one directory")
+		r.AddFault(n, "backend has both cwd and cwdFromInput: a tool runs in one directory")
 	}
 	switch b.Type {
 	case "subprocess":
@@ -33,54 +34,52 @@ func (r *reader) readBackend(n ast.Node, m *manifest, at *deferredNodes) {
 		m.Isolation = Agent
 		switch {
 		case !r.builtin:
-			r.addFault(tokenOf(n), "backend agent is for built-in packs: it is what an agent does by itself")
+			r.AddFault(n, "backend agent is for built-in packs: it is what an agent does by itself")
 		case seen["command"] || seen["args"] || seen["env"] || seen["cwd"]:
-			r.addFault(tokenOf(n), "backend agent runs nothing, and has neither command nor args nor env nor cwd")
+			r.AddFault(n, "backend agent runs nothing, and has neither command nor args nor env nor cwd")
 		}
 	case "workflow":
 		m.Isolation = Workflow
 		if seen["command"] || seen["args"] || seen["env"] || seen["cwdFromInput"] || seen["cwd"] {
-			r.addFault(tokenOf(n),
+			r.AddFault(n,
 				"backend workflow makes calls, and has neither command nor args nor env nor cwdFromInput nor cwd")
 		}
 	case "builtin", "mcp", "remote", "sandbox":
 		// The fields of these backends have no meaning yet. If such a pack were loaded, its manifest could not be
 		// enforced.
-		r.addFault(tokenOf(n), "this version cannot run backend %s, only subprocess", b.Type)
+		r.AddFault(n, "this version cannot run backend %s, only subprocess", b.Type)
 	}
 }
 
 // commandField reads a program: a name that the runner finds on its own PATH, or an absolute path.
 func (r *reader) commandField(p *string) func(ast.Node) {
 	return func(n ast.Node) {
-		var v string
-		before := len(r.faults)
-		r.textField("command", &v)(n)
+		v, ok := r.ReadText(n, "command")
 		switch {
-		case len(r.faults) > before:
+		case !ok:
 		case program().MatchString(v), path.IsAbs(v) && path.Clean(v) == v && v != "/":
 			*p = v
 		default:
-			r.addFault(tokenOf(n), "command wants a program's name or its absolute path, found %q", clipText(v))
+			r.AddFault(n, "command wants a program's name or its absolute path, found %q", strictyaml.Clip(v))
 		}
 	}
 }
 
 func (r *reader) readSandbox(n ast.Node, m *manifest, at *deferredNodes) {
 	s := &m.Sandbox
-	r.readFields(n, "sandboxProfile", map[string]func(ast.Node){
+	r.Fields(n, "sandboxProfile", strictyaml.Fields{
 		"fs":       func(n ast.Node) { r.readFSAccess(n, s, at) },
 		"network":  func(n ast.Node) { r.readNetwork(n, s, at) },
 		"limits":   func(n ast.Node) { r.readLimits(n, s) },
 		"env":      r.envField(m),
-		"cache":    r.boolField("cache", &s.Work.Cache),
-		"proc":     r.boolField("proc", &s.Proc),
+		"cache":    r.BoolField("cache", &s.Work.Cache),
+		"proc":     r.BoolField("proc", &s.Proc),
 		"syscalls": r.cannotList("a cage gives no system call back: each that it denies is a way out of it; leave syscalls empty, or run the tool in a microvm"),
 	})
 }
 
 func (r *reader) readFSAccess(n ast.Node, s *sandbox, at *deferredNodes) {
-	r.readFields(n, "fs", map[string]func(ast.Node){
+	r.Fields(n, "fs", strictyaml.Fields{
 		"ro":   r.pathsField("ro", &s.Read),
 		"rw":   func(n ast.Node) { at.write = n },
 		"hide": func(n ast.Node) { at.hide = n },
@@ -93,15 +92,13 @@ func (r *reader) readFSAccess(n ast.Node, s *sandbox, at *deferredNodes) {
 // pathsField reads absolute, clean paths other than /.
 func (r *reader) pathsField(what string, p *[]string) func(ast.Node) {
 	return func(n ast.Node) {
-		for _, item := range r.listItems(n, what) {
-			var v string
-			before := len(r.faults)
-			r.textField(what, &v)(item)
-			if len(r.faults) > before {
+		for _, item := range r.Items(n, what) {
+			v, ok := r.ReadText(item, what)
+			if !ok {
 				continue
 			}
 			if !path.IsAbs(v) || path.Clean(v) != v || v == "/" {
-				r.addFault(tokenOf(item), "%s wants absolute paths without .. and not /, found %q", what, clipText(v))
+				r.AddFault(item, "%s wants absolute paths without .. and not /, found %q", what, strictyaml.Clip(v))
 				continue
 			}
 			*p = append(*p, v)
@@ -110,10 +107,10 @@ func (r *reader) pathsField(what string, p *[]string) func(ast.Node) {
 }
 
 func (r *reader) readNetwork(n ast.Node, s *sandbox, at *deferredNodes) {
-	r.readFields(n, "network", map[string]func(ast.Node){
+	r.Fields(n, "network", strictyaml.Fields{
 		"egress":   func(n ast.Node) { at.egress = n },
 		"api":      r.apiField(s, at),
-		"loopback": r.boolField("loopback", &s.Work.Loopback),
+		"loopback": r.BoolField("loopback", &s.Work.Loopback),
 	})
 }
 
@@ -124,21 +121,10 @@ const (
 )
 
 func (r *reader) readLimits(n ast.Node, s *sandbox) {
-	r.readFields(n, "limits", map[string]func(ast.Node){
+	r.Fields(n, "limits", strictyaml.Fields{
 		"memoryMiB": r.countField("memoryMiB", maxMemory, &s.Memory),
 		"tasks":     r.countField("tasks", maxTasks, &s.Tasks),
 	})
-}
-
-func (r *reader) boolField(what string, p *bool) func(ast.Node) {
-	return func(n ast.Node) {
-		b, ok := n.(*ast.BoolNode)
-		if !ok {
-			r.addTypeFault(n, what, "true or false")
-			return
-		}
-		*p = b.Value
-	}
 }
 
 // envField reads constant variables into the environment of the manifest.
@@ -146,22 +132,20 @@ func (r *reader) envField(m *manifest) func(ast.Node) { return r.variablesField(
 
 func (r *reader) variablesField(env map[string]string) func(ast.Node) {
 	return func(n ast.Node) {
-		for _, kv := range r.mappingPairs(n, "env") {
-			name, ok := keyText(kv.Key)
-			var v string
-			before := len(r.faults)
-			r.textField("env", &v)(kv.Value)
+		for _, kv := range r.Pairs(n, "env") {
+			name := strictyaml.KeyText(kv)
+			v, ok := r.ReadText(kv.Value, "env")
 			_, twice := env[name]
 			switch {
-			case len(r.faults) > before:
-			case !ok || !envName().MatchString(name):
-				r.addFault(kv.Key.GetToken(), "env wants names like [A-Za-z_][A-Za-z0-9_]*, found %q", clipText(name))
+			case !ok:
+			case !envName().MatchString(name):
+				r.AddFault(kv.Key, "env wants names like [A-Za-z_][A-Za-z0-9_]*, found %q", strictyaml.Clip(name))
 			case twice:
-				r.addFault(kv.Key.GetToken(), "env sets %s twice", name)
+				r.AddFault(kv.Key, "env sets %s twice", name)
 			case strings.Contains(v, "{{"):
-				r.addFault(tokenOf(kv.Value), "this version cannot render inputs into env: %s", name)
+				r.AddFault(kv.Value, "this version cannot render inputs into env: %s", name)
 			case strings.ContainsAny(v, "\n\t"):
-				r.addFault(tokenOf(kv.Value), "env %s holds a tab or a newline", name)
+				r.AddFault(kv.Value, "env %s holds a tab or a newline", name)
 			default:
 				r.checkVariable(kv.Key, name)
 				env[name] = v
@@ -175,9 +159,9 @@ func (r *reader) variablesField(env map[string]string) func(ast.Node) {
 func (r *reader) checkVariable(n ast.Node, name string) {
 	switch {
 	case bailey.CageOwn(name):
-		r.addFault(tokenOf(n), "%s is set by the cage itself", name)
+		r.AddFault(n, "%s is set by the cage itself", name)
 	case !r.builtin && bailey.Loads(name):
-		r.addFault(tokenOf(n), "%s steers a loader or an interpreter; only built-in packs may set it", name)
+		r.AddFault(n, "%s steers a loader or an interpreter; only built-in packs may set it", name)
 	}
 }
 
@@ -187,11 +171,11 @@ func (r *reader) readPathAccess(m *manifest, at *deferredNodes, s *schema) {
 	for n, e := range r.inputPaths(at.write, "rw", m, s) {
 		switch name := e.parts[0].input; {
 		case !e.isPlaceholder():
-			r.addFault(tokenOf(n), "rw wants a path input alone, as \"{{ input.x }}\", found %q", clipText(e.text))
+			r.AddFault(n, "rw wants a path input alone, as \"{{ input.x }}\", found %q", strictyaml.Clip(e.text))
 		case slices.Contains(s0.Write, name):
-			r.addFault(tokenOf(n), "rw names input.%s twice", name)
+			r.AddFault(n, "rw names input.%s twice", name)
 		case m.SideEffect == None || m.SideEffect == ReadOnly:
-			r.addFault(tokenOf(n), "sideEffectClass %s contradicts rw: what only looks writes nothing", m.SideEffect)
+			r.AddFault(n, "sideEffectClass %s contradicts rw: what only looks writes nothing", m.SideEffect)
 		default:
 			s0.Write = append(s0.Write, name)
 		}
@@ -201,10 +185,10 @@ func (r *reader) readPathAccess(m *manifest, at *deferredNodes, s *schema) {
 		switch {
 		case len(p) != 2 || p[1].input != "" || p[1].text == "/" || path.Clean(p[1].text) != p[1].text ||
 			p[1].text[0] != '/':
-			r.addFault(tokenOf(n), "hide wants a path below a path input, as \"{{ input.x }}/name\", found %q",
-				clipText(e.text))
+			r.AddFault(n, "hide wants a path below a path input, as \"{{ input.x }}/name\", found %q",
+				strictyaml.Clip(e.text))
 		case slices.Contains(s0.Write, p[0].input):
-			r.addFault(tokenOf(n),
+			r.AddFault(n,
 				"hide cannot hide what is below input.%s: the tool may write there and would make another", p[0].input)
 		default:
 			s0.Hide = append(s0.Hide, inputSubpath{p[0].input, p[1].text})
@@ -214,10 +198,10 @@ func (r *reader) readPathAccess(m *manifest, at *deferredNodes, s *schema) {
 		p := e.parts
 		switch {
 		case len(p) != 2 || p[1].input != "" || p[1].text == "/" || path.Clean(p[1].text) != p[1].text || p[1].text[0] != '/':
-			r.addFault(tokenOf(n), "keep wants a path below a path input, as \"{{ input.x }}/name\", found %q",
-				clipText(e.text))
+			r.AddFault(n, "keep wants a path below a path input, as \"{{ input.x }}/name\", found %q",
+				strictyaml.Clip(e.text))
 		case !slices.Contains(s0.Write, p[0].input):
-			r.addFault(tokenOf(n), "keep wants inputs that fs.rw names: input.%s is not written", p[0].input)
+			r.AddFault(n, "keep wants inputs that fs.rw names: input.%s is not written", p[0].input)
 		default:
 			s0.Keep = append(s0.Keep, inputSubpath{p[0].input, p[1].text})
 		}
@@ -231,20 +215,19 @@ func (r *reader) inputPaths(n ast.Node, what string, m *manifest,
 		if n == nil {
 			return
 		}
-		for _, item := range r.listItems(n, what) {
-			var v string
-			before := len(r.faults)
-			r.textField(what, &v)(item)
-			e := argTemplate{}
-			if len(r.faults) == before {
-				e = r.readTemplate(item, v)
+		for _, item := range r.Items(n, what) {
+			before := len(r.Faults)
+			v, ok := r.ReadText(item, what)
+			if !ok {
+				continue
 			}
-			if len(r.faults) > before {
+			e := r.readTemplate(item, v)
+			if len(r.Faults) > before {
 				continue
 			}
 			if len(e.parts) == 0 || e.parts[0].def != nil || e.parts[0].flag != "" ||
 				!pathInput(s, m, e.parts[0].input) {
-				r.addFault(tokenOf(item), "%s wants path inputs, as \"{{ input.x }}\", found %q", what, clipText(v))
+				r.AddFault(item, "%s wants path inputs, as \"{{ input.x }}\", found %q", what, strictyaml.Clip(v))
 				continue
 			}
 			if !yield(item, e) {
@@ -267,7 +250,7 @@ func (r *reader) libsField(s *sandbox) func(ast.Node) {
 	return func(n ast.Node) {
 		r.pathsField("libs", &s.Libs)(n)
 		if len(s.Libs) > 0 && !r.builtin {
-			r.addFault(tokenOf(n), "only built-in packs name directories of libraries: fs.libs")
+			r.AddFault(n, "only built-in packs name directories of libraries: fs.libs")
 		}
 	}
 }
@@ -305,15 +288,15 @@ func (r *reader) checkUncaged(n ast.Node, m *manifest, at *deferredNodes) {
 		{"proc", s.Proc},
 	} {
 		if f.there {
-			r.addFault(tokenOf(at.sandbox), "isolation none contradicts %s: only a cage of ours has it", f.what)
+			r.AddFault(at.sandbox, "isolation none contradicts %s: only a cage of ours has it", f.what)
 		}
 	}
 	if len(m.Credentials) > 0 {
-		r.addFault(tokenOf(n),
+		r.AddFault(n,
 			"isolation none contradicts credentials: whatever else its user runs could read what a tool without a cage is lent")
 	}
 	if at.preview != nil {
-		r.addFault(tokenOf(at.preview),
+		r.AddFault(at.preview,
 			"isolation none contradicts preview: it would run without a cage before anybody has said that it may")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"bailey"
+	"bailey/internal/strictyaml"
 )
 
 // Catalog holds the capabilities of all loaded packs. It is immutable and safe for concurrent use.
@@ -134,24 +135,21 @@ const maxAlike = 8
 // similarIDs returns the ids that the caller may have meant, the closest first: ids of the same pack, and ids within a small
 // edit distance. If there are none, it returns the closest ids.
 func (c *Catalog) similarIDs(id string) []string {
-	id = clipText(id)
+	id = strictyaml.Clip(id)
 	pack, _, _ := strings.Cut(id, ".")
 	limit := max(2, len(id)/3)
 	var alike []string
 	for _, known := range c.ids {
-		if strings.HasPrefix(known, pack+".") || editDistance(id, known) <= limit {
+		if strings.HasPrefix(known, pack+".") || strictyaml.EditDistance(id, known) <= limit {
 			alike = append(alike, known)
 		}
 	}
 	if len(alike) == 0 {
 		alike = slices.Clone(c.ids)
 	}
-	slices.SortStableFunc(alike, func(a, b string) int { return editDistance(id, a) - editDistance(id, b) })
+	slices.SortStableFunc(alike, func(a, b string) int { return strictyaml.EditDistance(id, a) - strictyaml.EditDistance(id, b) })
 	return alike[:min(len(alike), maxAlike)]
 }
-
-// EditDistance returns the Levenshtein distance of bytes, in lower case.
-func EditDistance(a, b string) int { return editDistance(a, b) }
 
 // With returns a catalog that also contains the capabilities of packs. If a name or id of one pack is taken, With
 // returns an error and adds none.

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"bailey"
+	"bailey/internal/strictjson"
+	"bailey/internal/strictyaml"
 )
 
 const maxComplaints = 8 // in one error; the check stops after them
@@ -102,7 +104,7 @@ func (c *checker) addUnknownInput(m *Capability, name string) {
 	}
 	c.complaints = append(c.complaints,
 		fmt.Sprintf("input \"%s\" is not known; %s %s", c.redactedText(name), m.ID, takes))
-	if best := closestWord(name, m.schema.names); best != "" && c.hint == "" {
+	if best := strictyaml.ClosestWord(name, m.schema.names); best != "" && c.hint == "" {
 		c.hint = fmt.Sprintf("did you mean %q?", best)
 	}
 }
@@ -199,7 +201,7 @@ func convertText(v string, r *rule) any {
 }
 
 func decodeJSON(v string) (j any, err error) {
-	err = decodeNumbers([]byte(v), &j)
+	err = strictjson.Decode([]byte(v), &j)
 	return j, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"bailey"
+	"bailey/internal/strictyaml"
 )
 
 // maxEgress limits the destinations of a capability, because each one that can be forwarded needs its own listener in
@@ -88,33 +89,33 @@ func (m *Capability) Reaches() []string {
 // entries refer to inputs.
 func (r *reader) readEgress(at *deferredNodes, m *manifest, s *schema) (list []egressEntry) {
 	if at.egress != nil {
-		items := r.listItems(at.egress, "egress")
+		items := r.Items(at.egress, "egress")
 		if len(items) > maxEgress {
-			r.addFault(tokenOf(at.egress), "egress names at most %d places, found %d", maxEgress, len(items))
+			r.AddFault(at.egress, "egress names at most %d places, found %d", maxEgress, len(items))
 			items = nil
 		}
 		for _, item := range items {
 			if to, text, ok := r.readDestination(item, s); ok {
 				if slices.Contains(m.Sandbox.Egress, text) {
-					r.addFault(tokenOf(item), "egress names %q twice", clipText(text))
+					r.AddFault(item, "egress names %q twice", strictyaml.Clip(text))
 				}
 				list, m.Sandbox.Egress = append(list, to), append(m.Sandbox.Egress, text)
 			}
 		}
 		if len(list) > 0 && m.Isolation != Jail {
-			r.addFault(tokenOf(at.egress),
+			r.AddFault(at.egress,
 				"isolation %s contradicts egress: only a cage of ours has a network of names", m.Isolation)
 		}
 		if len(list) > 0 && m.SideEffect == None {
-			r.addFault(tokenOf(at.egress),
+			r.AddFault(at.egress,
 				"sideEffectClass none contradicts egress: what reaches the network can tell it something")
 		}
 	}
 	for n, in := range at.inject {
 		for _, to := range in.To {
 			if !slices.Contains(m.Sandbox.Egress, to) {
-				r.addFault(tokenOf(n), "inject sends a credential to %q, which network.egress does not name%s",
-					clipText(to), didYouMean(to, m.Sandbox.Egress))
+				r.AddFault(n, "inject sends a credential to %q, which network.egress does not name%s",
+					strictyaml.Clip(to), strictyaml.DidYouMean(to, m.Sandbox.Egress))
 			}
 		}
 	}
@@ -123,28 +124,26 @@ func (r *reader) readEgress(at *deferredNodes, m *manifest, s *schema) (list []e
 
 // readDestination reads one entry. text is the entry as it stands in the manifest and its digest.
 func (r *reader) readDestination(n ast.Node, s *schema) (to egressEntry, text string, ok bool) {
-	before := len(r.faults)
-	r.readHostPort("egress", n, &text)
-	if len(r.faults) > before {
+	before := len(r.Faults)
+	if text, ok = r.readHostPort("egress", n); !ok {
 		return to, "", false
 	}
-	e := r.readTemplate(n, text)
-	if len(r.faults) > before {
+	p := r.readTemplate(n, text).parts
+	if len(r.Faults) > before {
 		return to, "", false
 	}
-	p := e.parts
 	if len(p) == 1 && p[0].input == "" {
 		place, err := bailey.ParseEndpoint(text)
 		if err != nil {
-			r.addFault(tokenOf(n), "%s; %s", err, bailey.HintOf(err))
+			r.AddFault(n, "%s; %s", err, bailey.HintOf(err))
 			return to, "", false
 		}
 		return egressEntry{place: place.String()}, place.String(), true
 	}
 	if len(p) == 0 || p[0].input == "" || p[0].def != nil || p[0].flag != "" || len(p) > 2 || len(p) == 2 &&
 		p[1].input != "" {
-		r.addFault(tokenOf(n),
-			"egress wants host:port, \"{{ input.x }}\" of a url, or \"{{ input.x }}:443\" of a host, found %q", clipText(text))
+		r.AddFault(n,
+			"egress wants host:port, \"{{ input.x }}\" of a url, or \"{{ input.x }}:443\" of a host, found %q", strictyaml.Clip(text))
 		return to, "", false
 	}
 	to.input = p[0].input
@@ -156,13 +155,13 @@ func (r *reader) readDestination(n ast.Node, s *schema) (to egressEntry, text st
 	in := s.props[to.input]
 	switch {
 	case in == nil:
-		r.addFault(tokenOf(n), "input.%s is not in the inputSchema%s", clipText(to.input),
-			didYouMean(to.input, s.names))
+		r.AddFault(n, "input.%s is not in the inputSchema%s", strictyaml.Clip(to.input),
+			strictyaml.DidYouMean(to.input, s.names))
 	case !in.hasOnlyTypes("string") || in.Format != format:
-		r.addFault(tokenOf(n), "egress wants input.%s to be a string of format %s", clipText(to.input), format)
+		r.AddFault(n, "egress wants input.%s to be a string of format %s", strictyaml.Clip(to.input), format)
 	case len(p) == 2 && (p[1].text[0] != ':' || !isPort(to.port)):
-		r.addFault(tokenOf(n), "egress wants a port behind input.%s, as \"{{ input.%s }}:443\", found %q",
-			clipText(to.input), clipText(to.input), clipText(text))
+		r.AddFault(n, "egress wants a port behind input.%s, as \"{{ input.%s }}:443\", found %q",
+			strictyaml.Clip(to.input), strictyaml.Clip(to.input), strictyaml.Clip(text))
 	default:
 		return to, text, true
 	}
@@ -174,19 +173,19 @@ func (r *reader) readDestination(n ast.Node, s *schema) (to egressEntry, text st
 func (r *reader) injectField(at *deferredNodes, p **inject) func(ast.Node) {
 	return func(n ast.Node) {
 		in := &inject{}
-		seen := r.readFields(n, "inject", map[string]func(ast.Node){
+		seen := r.Fields(n, "inject", strictyaml.Fields{
 			"to":      r.destinationsField(&in.To),
 			"headers": r.wordsField("headers", headerName(), &in.Headers),
 			"query":   r.wordsField("query", parameterName(), &in.Query),
-			"basic":   r.textField("basic", &in.Basic),
+			"basic":   strictyaml.TextField(r.File, "basic", &in.Basic),
 		})
 		r.requireKeys(n, "inject", seen, "to")
 		if len(in.To) == 0 || len(in.Headers)+len(in.Query) == 0 {
-			r.addFault(tokenOf(n), "inject wants places, and headers or query parameters")
+			r.AddFault(n, "inject wants places, and headers or query parameters")
 		}
 		for _, h := range in.Headers {
 			if slices.ContainsFunc(framingHeaders, func(f string) bool { return strings.EqualFold(f, h) }) {
-				r.addFault(tokenOf(n), "inject cannot stand in the header %s", h)
+				r.AddFault(n, "inject cannot stand in the header %s", h)
 			}
 		}
 		if seen["basic"] {
@@ -203,11 +202,10 @@ func (r *reader) injectField(at *deferredNodes, p **inject) func(ast.Node) {
 // injection.
 func (r *reader) checkBasicAuth(n ast.Node, in *inject) {
 	if !basicUser.MatchString(in.Basic) {
-		r.addFault(tokenOf(n), "basic wants a user of letters, digits, dots, - and _, found %q", clipText(in.Basic))
+		r.AddFault(n, "basic wants a user of letters, digits, dots, - and _, found %q", strictyaml.Clip(in.Basic))
 	}
 	if len(in.Headers) != 1 || !strings.EqualFold(in.Headers[0], "Authorization") || len(in.Query) > 0 {
-		r.addFault(tokenOf(n),
-			"basic makes a header of its own: inject wants headers: [Authorization] beside it, and no query")
+		r.AddFault(n, "basic makes a header of its own: inject wants headers: [Authorization] beside it, and no query")
 	}
 }
 
@@ -219,19 +217,17 @@ var framingHeaders = []string{"Host", "Connection", "Content-Length", "Transfer-
 
 func (r *reader) destinationsField(p *[]string) func(ast.Node) {
 	return func(n ast.Node) {
-		for _, item := range r.listItems(n, "to") {
-			var v string
-			before := len(r.faults)
-			r.readHostPort("to", item, &v)
-			if len(r.faults) > before {
+		for _, item := range r.Items(n, "to") {
+			v, ok := r.readHostPort("to", item)
+			if !ok {
 				continue
 			}
 			e, err := bailey.ParseEndpoint(v)
 			switch {
 			case err != nil:
-				r.addFault(tokenOf(item), "%s; %s", err, bailey.HintOf(err))
+				r.AddFault(item, "%s; %s", err, bailey.HintOf(err))
 			case slices.Contains(*p, e.String()):
-				r.addFault(tokenOf(item), "to names %q twice", clipText(v))
+				r.AddFault(item, "to names %q twice", strictyaml.Clip(v))
 			default:
 				*p = append(*p, e.String())
 			}
@@ -240,13 +236,13 @@ func (r *reader) destinationsField(p *[]string) func(ast.Node) {
 }
 
 // readHostPort reads a text with a colon, which YAML parses as a key in a list on one line.
-func (r *reader) readHostPort(what string, n ast.Node, p *string) {
+func (r *reader) readHostPort(what string, n ast.Node) (string, bool) {
 	switch n.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:
-		r.addFault(tokenOf(n), "%s wants host:port in quotes, as \"example.com:443\"", what)
-	default:
-		r.textField(what, p)(n)
+		r.AddFault(n, "%s wants host:port in quotes, as \"example.com:443\"", what)
+		return "", false
 	}
+	return r.ReadText(n, what)
 }
 
 // maxRoutes limits the routes of a capability to a daemon.
@@ -266,7 +262,7 @@ func (m *Capability) API() *bailey.API {
 func (r *reader) apiField(s *sandbox, at *deferredNodes) func(ast.Node) {
 	return func(n ast.Node) {
 		api := &bailey.API{}
-		seen := r.readFields(n, "api", map[string]func(ast.Node){
+		seen := r.Fields(n, "api", strictyaml.Fields{
 			"socket": r.socketField(&api.Socket),
 			"allow":  r.routesField(&api.Allow),
 		})
@@ -281,29 +277,28 @@ func (r *reader) socketField(p *string) func(ast.Node) {
 		for _, d := range bailey.Daemons() {
 			words[d] = d
 		}
-		choiceField(r.source, "socket", words, p)(n)
+		choiceField(r, "socket", words, p)(n)
 	}
 }
 
 // routesField reads the allowed requests and refuses duplicates.
 func (r *reader) routesField(p *[]string) func(ast.Node) {
 	return func(n ast.Node) {
-		items := r.listItems(n, "allow")
+		items := r.Items(n, "allow")
 		if len(items) == 0 || len(items) > maxRoutes {
-			r.addFault(tokenOf(n), "allow wants 1 to %d routes, found %d", maxRoutes, len(items))
+			r.AddFault(n, "allow wants 1 to %d routes, found %d", maxRoutes, len(items))
 			return
 		}
 		for _, item := range items {
-			var v string
-			before := len(r.faults)
-			if r.textField("allow", &v)(item); len(r.faults) > before {
+			v, ok := r.ReadText(item, "allow")
+			if !ok {
 				continue
 			}
 			switch _, err := bailey.ParseRoute(v); {
 			case err != nil:
-				r.addFault(tokenOf(item), "%s; %s", err, bailey.HintOf(err))
+				r.AddFault(item, "%s; %s", err, bailey.HintOf(err))
 			case slices.Contains(*p, v):
-				r.addFault(tokenOf(item), "allow names %q twice", clipText(v))
+				r.AddFault(item, "allow names %q twice", strictyaml.Clip(v))
 			default:
 				*p = append(*p, v)
 			}
@@ -320,17 +315,16 @@ func (r *reader) checkDaemonAPI(n ast.Node, m *manifest, s *schema) []egressEntr
 	path := func(name string) bool { return pathInput(s, m, name) }
 	switch b := &m.Sandbox; {
 	case !r.builtin:
-		r.addFault(tokenOf(n),
-			"api is for built-in packs: whoever speaks to a daemon has what it lets through of its powers")
+		r.AddFault(n, "api is for built-in packs: whoever speaks to a daemon has what it lets through of its powers")
 	case m.Isolation != Jail:
-		r.addFault(tokenOf(n), "isolation %s contradicts api: only a cage of ours has a socket that is served outside",
+		r.AddFault(n, "isolation %s contradicts api: only a cage of ours has a socket that is served outside",
 			m.Isolation)
 	case m.SideEffect != ReadOnly:
-		r.addFault(tokenOf(n), "sideEffectClass %s contradicts api: a daemon is asked, and tells", m.SideEffect)
+		r.AddFault(n, "sideEffectClass %s contradicts api: a daemon is asked, and tells", m.SideEffect)
 	case len(b.Egress) > 0:
-		r.addFault(tokenOf(n), "egress contradicts api: what a daemon tells would have a way out")
+		r.AddFault(n, "egress contradicts api: what a daemon tells would have a way out")
 	case slices.ContainsFunc(s.names, path) || len(b.Read) > 0:
-		r.addFault(tokenOf(n), "path inputs and fs.ro contradict api: a socket could lie there")
+		r.AddFault(n, "path inputs and fs.ro contradict api: a socket could lie there")
 	default:
 		return []egressEntry{{place: m.Sandbox.API.String()}}
 	}

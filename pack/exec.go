@@ -8,6 +8,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"bailey"
+	"bailey/internal/strictyaml"
 )
 
 // buildRights contains the rights that a build tool has in addition to those of a normal tool.
@@ -93,7 +94,7 @@ func (r *reader) commandPath(p *[]string) func(ast.Node) {
 	return func(n ast.Node) {
 		r.pathsField("path", p)(n)
 		if len(*p) > 0 && !r.builtin {
-			r.addFault(tokenOf(n), "only built-in packs say where their command is looked for: backend.path")
+			r.AddFault(n, "only built-in packs say where their command is looked for: backend.path")
 		}
 	}
 }
@@ -104,32 +105,30 @@ const searched = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 // readExec reads fs.exec. It runs after the schema, because entries refer to inputs.
 func (r *reader) readExec(m *manifest, at *deferredNodes, s *schema) {
 	if at.exec != nil {
-		for _, item := range r.listItems(at.exec, "exec") {
+		for _, item := range r.Items(at.exec, "exec") {
 			r.readExecEntry(item, m, s)
 		}
 	}
 	w := &m.Sandbox.Work
 	switch {
 	case len(w.Run) > 0 && len(w.Run) < len(m.Sandbox.Write):
-		r.addFault(tokenOf(at.exec),
+		r.AddFault(at.exec,
 			"exec wants all of fs.rw: a tool that may run what it writes may write it where it may run it")
 	case (len(m.Sandbox.Egress) > 0 || m.Sandbox.API != nil) && len(w.Run)+len(w.Trees) > 0:
-		r.addFault(tokenOf(at.exec),
+		r.AddFault(at.exec,
 			"exec names programs only where egress reaches a network, and no directory: files of the project could run with that network")
 	case len(m.Backend.Path) > 0 && !w.Cache:
-		r.addFault(tokenOf(at.backend), "path wants cache: the cages of other tools have a constant search path")
+		r.AddFault(at.backend, "path wants cache: the cages of other tools have a constant search path")
 	case m.Isolation != Jail && (len(w.Run)+len(w.Trees)+len(m.Sandbox.Keep) > 0 || w.Cache || w.Loopback):
-		r.addFault(tokenOf(at.sandbox),
+		r.AddFault(at.sandbox,
 			"isolation %s contradicts fs.exec, fs.keep, cache and loopback: only a cage of ours has them", m.Isolation)
 	}
 }
 
 // readExecEntry reads one entry of fs.exec: a path input, a program, or a directory of programs if it ends with a slash.
 func (r *reader) readExecEntry(n ast.Node, m *manifest, s *schema) {
-	var v string
-	before := len(r.faults)
-	r.textField("exec", &v)(n)
-	if len(r.faults) > before {
+	v, ok := r.ReadText(n, "exec")
+	if !ok {
 		return
 	}
 	w := &m.Sandbox.Work
@@ -138,12 +137,12 @@ func (r *reader) readExecEntry(n ast.Node, m *manifest, s *schema) {
 		for at, e := range r.inputPaths(list, "exec", m, s) {
 			switch name := e.parts[0].input; {
 			case !e.isPlaceholder():
-				r.addFault(tokenOf(at), "exec wants a path input alone, as \"{{ input.x }}\", found %q", clipText(v))
+				r.AddFault(at, "exec wants a path input alone, as \"{{ input.x }}\", found %q", strictyaml.Clip(v))
 			case !slices.Contains(m.Sandbox.Write, name):
-				r.addFault(tokenOf(at),
+				r.AddFault(at,
 					"exec wants inputs that fs.rw names: what only is read is run by what reads it, and input.%s is not written", name)
 			case slices.Contains(w.Run, name):
-				r.addFault(tokenOf(at), "exec names input.%s twice", name)
+				r.AddFault(at, "exec names input.%s twice", name)
 			default:
 				w.Run = append(w.Run, name)
 			}
@@ -153,9 +152,9 @@ func (r *reader) readExecEntry(n ast.Node, m *manifest, s *schema) {
 	dir, tree := strings.CutSuffix(v, "/")
 	switch {
 	case !r.builtin:
-		r.addFault(tokenOf(n), "this version cannot let a pack name helpers to execute: fs.exec")
+		r.AddFault(n, "this version cannot let a pack name helpers to execute: fs.exec")
 	case !path.IsAbs(v) || path.Clean(dir) != dir || dir == "" || dir == "/":
-		r.addFault(tokenOf(n), "exec wants absolute paths without .. and not /, found %q", clipText(v))
+		r.AddFault(n, "exec wants absolute paths without .. and not /, found %q", strictyaml.Clip(v))
 	case tree:
 		w.Trees = append(w.Trees, dir)
 	default:

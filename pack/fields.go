@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"bailey/internal/strictyaml"
 )
 
 // Grammars of names. A capability id has at most 129 of these characters, including one dot.
@@ -39,14 +41,12 @@ var (
 // wordField reads a string that must match the grammar.
 func (r *reader) wordField(what string, grammar *regexp.Regexp, p *string) func(ast.Node) {
 	return func(n ast.Node) {
-		var v string
-		before := len(r.faults)
-		r.textField(what, &v)(n)
-		if len(r.faults) > before {
+		v, ok := r.ReadText(n, what)
+		if !ok {
 			return
 		}
 		if !grammar.MatchString(v) {
-			r.addFault(tokenOf(n), "%s %q does not match %s", what, clipText(v), grammar)
+			r.AddFault(n, "%s %q does not match %s", what, strictyaml.Clip(v), grammar)
 			return
 		}
 		*p = v
@@ -56,11 +56,11 @@ func (r *reader) wordField(what string, grammar *regexp.Regexp, p *string) func(
 // wordsField reads a list of words that must match the grammar, without duplicates.
 func (r *reader) wordsField(what string, grammar *regexp.Regexp, p *[]string) func(ast.Node) {
 	return func(n ast.Node) {
-		for _, item := range r.listItems(n, what) {
+		for _, item := range r.Items(n, what) {
 			var v string
 			r.wordField(what, grammar, &v)(item)
 			if slices.Contains(*p, v) {
-				r.addFault(tokenOf(item), "%s names %q twice", what, clipText(v))
+				r.AddFault(item, "%s names %q twice", what, strictyaml.Clip(v))
 			}
 			*p = append(*p, v)
 		}
@@ -75,7 +75,7 @@ func (r *reader) qualifyID(n ast.Node, pack, name string) string {
 		return pack + "." + name
 	}
 	if prefix != pack && !r.builtin {
-		r.addFault(tokenOf(n), "capability %s is not of pack %s; write the name alone", name, pack)
+		r.AddFault(n, "capability %s is not of pack %s; write the name alone", name, pack)
 	}
 	return name
 }
@@ -95,20 +95,19 @@ func (r *reader) cannotList(why string) func(ast.Node) {
 				return
 			}
 		}
-		r.addFault(tokenOf(n), "%s", why)
+		r.AddFault(n, "%s", why)
 	}
 }
 
 func (r *reader) isolationField(p *Isolation) func(ast.Node) {
 	return func(n ast.Node) {
 		if s, ok := n.(*ast.StringNode); ok && s.Value == "firecracker" {
-			r.addFault(s.Token, "isolation firecracker is not known; use microvm")
+			r.AddFault(s, "isolation firecracker is not known; use microvm")
 			return
 		}
-		choiceField(r.source, "isolation", isolations, p)(n)
+		choiceField(r, "isolation", isolations, p)(n)
 		if *p == Builtin {
-			r.addFault(tokenOf(n),
-				"isolation builtin is of what the gateway does by itself, which no pack describes; use jail")
+			r.AddFault(n, "isolation builtin is of what the gateway does by itself, which no pack describes; use jail")
 		}
 	}
 }
@@ -117,15 +116,13 @@ const maxTimeout = 24 * time.Hour
 
 func (r *reader) timeoutField(p *time.Duration) func(ast.Node) {
 	return func(n ast.Node) {
-		var v string
-		before := len(r.faults)
-		r.textField("timeout", &v)(n)
-		if len(r.faults) > before {
+		v, ok := r.ReadText(n, "timeout")
+		if !ok {
 			return
 		}
 		d, err := time.ParseDuration(v)
 		if err != nil || d < time.Millisecond || d > maxTimeout {
-			r.addFault(tokenOf(n), "timeout wants a duration such as \"30s\", up to 24h, found %q", clipText(v))
+			r.AddFault(n, "timeout wants a duration such as \"30s\", up to 24h, found %q", strictyaml.Clip(v))
 			return
 		}
 		*p = d
@@ -136,33 +133,31 @@ func (r *reader) timeoutField(p *time.Duration) func(ast.Node) {
 func (r *reader) argvPatternField(p *[]string) func(ast.Node) {
 	return func(n ast.Node) {
 		if _, list := n.(*ast.SequenceNode); list {
-			r.textsField("argvPattern", p)(n)
+			strictyaml.TextsField(r.File, "argvPattern", p)(n)
 			return
 		}
-		var v string
-		r.textField("argvPattern", &v)(n)
+		v, _ := r.ReadText(n, "argvPattern")
 		*p = []string{v}
 	}
 }
 
 func (r *reader) credentialsField(p *[]credential, at *deferredNodes) func(ast.Node) {
 	return func(n ast.Node) {
-		for _, item := range r.listItems(n, "credentials") {
+		for _, item := range r.Items(n, "credentials") {
 			var c credential
-			seen := r.readFields(item, "a credential", map[string]func(ast.Node){
+			seen := r.Fields(item, "a credential", strictyaml.Fields{
 				"name":   r.wordField("name", inputName(), &c.Name),
 				"env":    r.wordField("env", envName(), &c.Env),
-				"file":   r.boolField("file", &c.File),
+				"file":   r.BoolField("file", &c.File),
 				"inject": r.injectField(at, &c.Inject),
 			})
 			r.requireKeys(item, "a credential", seen, "name", "env")
 			if c.File && c.Inject != nil {
-				r.addFault(tokenOf(item), "credential %s is both a file and injected: the tool has it, or it has not",
-					c.Name)
+				r.AddFault(item, "credential %s is both a file and injected: the tool has it, or it has not", c.Name)
 			}
 			r.checkVariable(item, c.Env)
 			if slices.ContainsFunc(*p, func(o credential) bool { return o.Env == c.Env }) {
-				r.addFault(tokenOf(item), "two credentials arrive in %s", c.Env)
+				r.AddFault(item, "two credentials arrive in %s", c.Env)
 			}
 			*p = append(*p, c)
 		}

@@ -113,16 +113,16 @@ func (r *reader) checkStdin(n ast.Node, m *manifest, s *schema) {
 	in := s.root.Properties[StdinInput]
 	switch {
 	case in == nil || !in.hasOnlyTypes("string"): // a $ref has no type of its own
-		r.addFault(tokenOf(n), "stdin: %s wants an input stdin of type string, in its own words", m.Stdin)
+		r.AddFault(n, "stdin: %s wants an input stdin of type string, in its own words", m.Stdin)
 		return
 	case m.Stdin == "text" && in.Format != "":
-		r.addFault(tokenOf(n), "stdin: text wants an input stdin without a format, and it has %s", in.Format)
+		r.AddFault(n, "stdin: text wants an input stdin without a format, and it has %s", in.Format)
 	case m.Stdin == "file" && in.Format != "path":
-		r.addFault(tokenOf(n), "stdin: file wants an input stdin of format path")
+		r.AddFault(n, "stdin: file wants an input stdin of format path")
 	case m.Backend.CwdFromInput == StdinInput:
-		r.addFault(tokenOf(n), "stdin and cwdFromInput cannot be the same input")
+		r.AddFault(n, "stdin and cwdFromInput cannot be the same input")
 	case m.Backend.Type != "subprocess":
-		r.addFault(tokenOf(n), "backend %s runs no program that could read stdin", m.Backend.Type)
+		r.AddFault(n, "backend %s runs no program that could read stdin", m.Backend.Type)
 	}
 	in.stream, s.stdin = m.Stdin == "text", m.Stdin
 }

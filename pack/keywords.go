@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"bailey/internal/strictyaml"
 )
 
 // defNames returns the names that a $ref may refer to.
@@ -19,12 +21,11 @@ func (r *reader) defNames(n ast.Node) []string {
 		return nil
 	}
 	for _, kv := range top.Values {
-		if k, _ := keyText(kv.Key); k != "$defs" {
+		if strictyaml.KeyText(kv) != "$defs" {
 			continue
 		}
-		for _, d := range r.mappingPairs(kv.Value, "$defs") {
-			name, _ := keyText(d.Key)
-			names = append(names, name)
+		for _, d := range r.Pairs(kv.Value, "$defs") {
+			names = append(names, strictyaml.KeyText(d))
 		}
 	}
 	return names
@@ -43,11 +44,11 @@ func (k *keywordChecker) checkSchema(n ast.Node, what string, depth int) {
 		return
 	}
 	if depth > maxDepth {
-		k.addFault(tokenOf(n), "subschemas are nested deeper than %d", maxDepth)
+		k.AddFault(n, "subschemas are nested deeper than %d", maxDepth)
 		return
 	}
 	known := k.knownKeywords(depth)
-	k.readFields(n, what, known)
+	k.Fields(n, what, known)
 	k.checkRefAlone(n)
 }
 
@@ -59,7 +60,7 @@ func (k *keywordChecker) checkRefAlone(n ast.Node) {
 	}
 	beside, ref := "", false
 	for _, kv := range m.Values {
-		switch key, _ := keyText(kv.Key); key {
+		switch key := strictyaml.KeyText(kv); key {
 		case "$ref":
 			ref = true
 		case "title", "description", "$comment", "default", "examples", "deprecated":
@@ -68,23 +69,23 @@ func (k *keywordChecker) checkRefAlone(n ast.Node) {
 		}
 	}
 	if ref && beside != "" {
-		k.addFault(tokenOf(n), "$ref stands alone, here %s stands beside it", clipText(beside))
+		k.AddFault(n, "$ref stands alone, here %s stands beside it", strictyaml.Clip(beside))
 	}
 }
 
-func (k *keywordChecker) knownKeywords(depth int) map[string]func(ast.Node) {
+func (k *keywordChecker) knownKeywords(depth int) strictyaml.Fields {
 	sub := func(n ast.Node) { k.checkSchema(n, "a schema", depth+1) }
 	list := func(n ast.Node) {
-		for _, item := range k.listItems(n, "a list of schemas") {
+		for _, item := range k.Items(n, "a list of schemas") {
 			sub(item)
 		}
 	}
 	table := func(n ast.Node) {
 		seen := map[string]bool{}
-		for _, kv := range k.mappingPairs(n, "a mapping of schemas") {
-			name, ok := keyText(kv.Key)
-			if !ok || name == "" || seen[name] {
-				k.addFault(kv.Key.GetToken(), "names of properties are words, each once; found %q", clipText(name))
+		for _, kv := range k.Pairs(n, "a mapping of schemas") {
+			name := strictyaml.KeyText(kv)
+			if name == "" || seen[name] {
+				k.AddFault(kv.Key, "names of properties are words, each once; found %q", strictyaml.Clip(name))
 			}
 			seen[name] = true
 			sub(kv.Value)
@@ -92,10 +93,10 @@ func (k *keywordChecker) knownKeywords(depth int) map[string]func(ast.Node) {
 	}
 	var text string
 	var flag bool
-	words := k.textField("the keyword", &text)
+	words := strictyaml.TextField(k.File, "the keyword", &text)
 	any := func(ast.Node) {}
-	boolean := k.boolField("the keyword", &flag)
-	known := map[string]func(ast.Node){
+	boolean := k.BoolField("the keyword", &flag)
+	known := strictyaml.Fields{
 		"title": words, "description": words, "$comment": words, "default": any, "const": any,
 		"examples": k.checkIsList, "enum": k.checkIsList, "deprecated": boolean, "readOnly": boolean,
 		"uniqueItems": boolean,
@@ -124,19 +125,19 @@ var typeNames = []string{"array", "boolean", "integer", "null", "number", "objec
 func (k *keywordChecker) checkTypes(n ast.Node) {
 	var names []string
 	if _, list := n.(*ast.SequenceNode); list {
-		k.textsField("type", &names)(n)
+		strictyaml.TextsField(k.File, "type", &names)(n)
 	} else {
 		names = make([]string, 1)
-		k.textField("type", &names[0])(n)
+		strictyaml.TextField(k.File, "type", &names[0])(n)
 	}
 	for _, name := range names {
 		if name != "" && !slices.Contains(typeNames, name) {
-			k.addFault(tokenOf(n), "type is one of %s, found %q%s", strings.Join(typeNames, ", "), clipText(name),
-				didYouMean(name, typeNames))
+			k.AddFault(n, "type is one of %s, found %q%s", strings.Join(typeNames, ", "), strictyaml.Clip(name),
+				strictyaml.DidYouMean(name, typeNames))
 		}
 	}
 	if len(names) == 0 {
-		k.addFault(tokenOf(n), "type wants at least one name")
+		k.AddFault(n, "type wants at least one name")
 	}
 }
 
@@ -144,11 +145,10 @@ func (k *keywordChecker) checkTypes(n ast.Node) {
 var checkedFormats = []string{"address", "host", "path", "subpath", "url"}
 
 func (k *keywordChecker) checkFormat(n ast.Node) {
-	var v string
-	k.textField("format", &v)(n)
+	v, _ := k.ReadText(n, "format")
 	if !slices.Contains(checkedFormats, v) {
-		k.addFault(tokenOf(n), "this version checks the formats %s, not %q", strings.Join(checkedFormats, ", "),
-			clipText(v))
+		k.AddFault(n, "this version checks the formats %s, not %q", strings.Join(checkedFormats, ", "),
+			strictyaml.Clip(v))
 	}
 }
 
@@ -159,80 +159,76 @@ var categoryForm = lazyRegexp(`^[A-Z][A-Z0-9_]{0,31}$`)
 // secrets.
 func (k *keywordChecker) checkSecrets(n ast.Node) {
 	var names []string
-	k.textsField("acceptsSecret", &names)(n)
+	strictyaml.TextsField(k.File, "acceptsSecret", &names)(n)
 	if len(names) == 0 {
-		k.addFault(tokenOf(n), "acceptsSecret wants at least one category, as in [PASSWORD]")
+		k.AddFault(n, "acceptsSecret wants at least one category, as in [PASSWORD]")
 	}
 	for _, name := range names {
 		if !categoryForm().MatchString(name) {
-			k.addFault(tokenOf(n), "acceptsSecret lists categories such as PASSWORD or API_KEY, found %q",
-				clipText(name))
+			k.AddFault(n, "acceptsSecret lists categories such as PASSWORD or API_KEY, found %q", strictyaml.Clip(name))
 		}
 	}
 }
 
 func (k *keywordChecker) checkPattern(n ast.Node) {
-	var v string
-	k.textField("pattern", &v)(n)
+	v, _ := k.ReadText(n, "pattern")
 	if _, err := regexp.Compile(v); err != nil {
-		k.addFault(tokenOf(n), "pattern is not a regular expression that RE2 reads: %s", safeText(err.Error()))
+		k.AddFault(n, "pattern is not a regular expression that RE2 reads: %s", safeText(err.Error()))
 	}
 }
 
 func (k *keywordChecker) checkRef(n ast.Node) {
-	var v string
-	k.textField("$ref", &v)(n)
+	v, _ := k.ReadText(n, "$ref")
 	name, ok := strings.CutPrefix(v, "#/$defs/")
 	if !ok || strings.ContainsAny(name, "/~%") || !slices.Contains(k.defs, name) {
-		k.addFault(tokenOf(n), "$ref wants #/$defs/NAME of this schema, found %q%s", clipText(v),
-			didYouMean(name, k.defs))
+		k.AddFault(n, "$ref wants #/$defs/NAME of this schema, found %q%s", strictyaml.Clip(v),
+			strictyaml.DidYouMean(name, k.defs))
 	}
 }
 
 func (k *keywordChecker) checkDialect(n ast.Node) {
-	var v string
-	k.textField("$schema", &v)(n)
+	v, _ := k.ReadText(n, "$schema")
 	if v != "https://json-schema.org/draft/2020-12/schema" {
-		k.addFault(tokenOf(n), "$schema is https://json-schema.org/draft/2020-12/schema, found %q", clipText(v))
+		k.AddFault(n, "$schema is https://json-schema.org/draft/2020-12/schema, found %q", strictyaml.Clip(v))
 	}
 }
 
 func (k *keywordChecker) checkRequired(n ast.Node) {
 	var names []string
-	k.textsField("required", &names)(n)
+	strictyaml.TextsField(k.File, "required", &names)(n)
 }
 
-func (k *keywordChecker) checkIsList(n ast.Node) { k.listItems(n, "the keyword") }
+func (k *keywordChecker) checkIsList(n ast.Node) { k.Items(n, "the keyword") }
 
 // checkBound requires a limit whose integers float64 represents exactly, because tools may compare float64 values.
 func (k *keywordChecker) checkBound(n ast.Node) {
-	v, ok := k.toJSONValue(n).(json.Number)
+	v, ok := k.Value(n, "a schema").(json.Number)
 	if !ok {
-		k.addTypeFault(n, "the keyword", "a number")
+		k.AddTypeFault(n, "the keyword", "a number")
 		return
 	}
 	if f, err := v.Float64(); err != nil || math.Abs(f) >= 1<<53 {
-		k.addFault(tokenOf(n), "a bound is less than 2^53, found %s", clipText(v.String()))
+		k.AddFault(n, "a bound is less than 2^53, found %s", strictyaml.Clip(v.String()))
 	}
 }
 
 func (k *keywordChecker) checkSize(n ast.Node) {
 	i, ok := n.(*ast.IntegerNode)
 	if !ok {
-		k.addTypeFault(n, "the keyword", "an integer")
+		k.AddTypeFault(n, "the keyword", "an integer")
 		return
 	}
 	if v, err := strconv.ParseInt(i.Token.Value, 10, 32); err != nil || v < 0 {
-		k.addFault(i.Token, "a size is an integer from 0, found %s", clipText(i.Token.Value))
+		k.AddFault(i, "a size is an integer from 0, found %s", strictyaml.Clip(i.Token.Value))
 	}
 }
 
 func (k *keywordChecker) checkExtension(n ast.Node) {
 	var allow []string
-	k.readFields(n, "x-bailey", map[string]func(ast.Node){"allow": k.textsField("allow", &allow)})
+	k.Fields(n, "x-bailey", strictyaml.Fields{"allow": strictyaml.TextsField(k.File, "allow", &allow)})
 	for _, a := range allow {
 		if !slices.Contains(allowances, a) {
-			k.addFault(tokenOf(n), "x-bailey allows %s, not %q", strings.Join(allowances, ", "), clipText(a))
+			k.AddFault(n, "x-bailey allows %s, not %q", strings.Join(allowances, ", "), strictyaml.Clip(a))
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"bailey"
+	"bailey/internal/strictyaml"
 )
 
 // output is the part of a manifest about the output of its tool.
@@ -131,7 +132,7 @@ func (r *reader) readOutput(schemaAt, at ast.Node, m *manifest, inputs *schema) 
 		first = at
 	}
 	if first != nil && m.Backend.Type != "subprocess" {
-		r.addFault(tokenOf(first), "backend %s runs no program whose output could be promised", m.Backend.Type)
+		r.AddFault(first, "backend %s runs no program whose output could be promised", m.Backend.Type)
 		return nil
 	}
 	if at != nil {
@@ -148,20 +149,20 @@ func (r *reader) readOutput(schemaAt, at ast.Node, m *manifest, inputs *schema) 
 }
 
 func (r *reader) outputSchema(n ast.Node, o *output) *schema {
-	before := len(r.faults)
+	before := len(r.Faults)
 	k := &keywordChecker{reader: r, defs: r.defNames(n), output: true}
 	k.checkSchema(n, "outputSchema", 0)
-	if len(r.faults) > before {
+	if len(r.Faults) > before {
 		return nil
 	}
-	raw, err := json.Marshal(r.toJSONValue(n))
+	raw, err := json.Marshal(r.Value(n, "a schema"))
 	if err != nil || len(raw) > maxSchema {
-		r.addFault(tokenOf(n), "outputSchema is larger than %d bytes", maxSchema)
+		r.AddFault(n, "outputSchema is larger than %d bytes", maxSchema)
 		return nil
 	}
 	s, err := compileSchema(raw)
 	if err != nil {
-		r.addFault(tokenOf(n), "outputSchema: %s", safeText(err.Error()))
+		r.AddFault(n, "outputSchema: %s", safeText(err.Error()))
 		return nil
 	}
 	o.Schema = raw
@@ -170,19 +171,19 @@ func (r *reader) outputSchema(n ast.Node, o *output) *schema {
 
 func (r *reader) readPage(n ast.Node, inputs *schema) *page {
 	var p *page
-	r.readFields(n, "output", map[string]func(ast.Node){
+	r.Fields(n, "output", strictyaml.Fields{
 		"page": func(n ast.Node) {
 			p = &page{}
-			seen := r.readFields(n, "page", map[string]func(ast.Node){
+			seen := r.Fields(n, "page", strictyaml.Fields{
 				"limit": r.wordField("limit", inputName(), &p.Limit),
 				"next":  r.wordField("next", inputName(), &p.Next),
 			})
 			if len(seen) == 0 {
-				r.addFault(tokenOf(n), "page wants limit or next, the inputs by which the tool writes less at once")
+				r.AddFault(n, "page wants limit or next, the inputs by which the tool writes less at once")
 			}
 			for _, name := range []string{p.Limit, p.Next} {
 				if name != "" && inputs.props[name] == nil {
-					r.addFault(tokenOf(n), "page: %q is no input%s", clipText(name), didYouMean(name, inputs.names))
+					r.AddFault(n, "page: %q is no input%s", strictyaml.Clip(name), strictyaml.DidYouMean(name, inputs.names))
 				}
 			}
 		},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/strictyaml"
 
 	"github.com/goccy/go-yaml/ast"
 )
@@ -78,9 +79,12 @@ type credential struct {
 func Parse(name string, data []byte) (*Pack, error) { return parsePack(name, data, false) }
 
 func parsePack(name string, data []byte, builtin bool) (*Pack, error) {
-	r := &reader{source: &source{name: name}, builtin: builtin}
-	body := r.parseDocument(data)
+	r := &reader{File: &strictyaml.File{Format: &manifestFormat, Name: name}, builtin: builtin}
+	body := r.Body(data)
 	if body == nil {
+		if len(r.Faults) == 0 {
+			r.AddFault(nil, r.Documents, 0)
+		}
 		return nil, r.toError()
 	}
 	p := r.readPack(body)
@@ -90,34 +94,28 @@ func parsePack(name string, data []byte, builtin bool) (*Pack, error) {
 	return p, nil
 }
 
-// reader converts the document into a Pack.
-type reader struct {
-	*source
-	builtin bool
-}
-
 func (r *reader) readPack(n ast.Node) *Pack {
 	p := &Pack{}
 	var list ast.Node
-	seen := r.readFields(n, "the pack", map[string]func(ast.Node){
+	seen := r.Fields(n, "the pack", strictyaml.Fields{
 		"name":         r.wordField("name", packName(), &p.Name),
 		"version":      r.wordField("version", version(), &p.Version),
-		"description":  r.textField("description", &p.Description),
+		"description":  strictyaml.TextField(r.File, "description", &p.Description),
 		"capabilities": func(n ast.Node) { list = n },
 	})
 	r.requireKeys(n, "the pack", seen, "name", "version", "capabilities")
 	if list == nil {
 		return p
 	}
-	items := r.listItems(list, "capabilities")
+	items := r.Items(list, "capabilities")
 	if len(items) == 0 {
-		r.addFault(tokenOf(list), "capabilities wants at least one")
+		r.AddFault(list, "capabilities wants at least one")
 	}
 	ids := map[bailey.CapabilityID]bool{}
 	for _, item := range items {
 		c := r.readCapability(item, p)
 		if ids[c.ID] {
-			r.addFault(tokenOf(item), "capability %s stands here twice", c.ID)
+			r.AddFault(item, "capability %s stands here twice", c.ID)
 		}
 		ids[c.ID] = true
 		p.Capabilities = append(p.Capabilities, c)
@@ -133,11 +131,11 @@ type deferredNodes struct {
 }
 
 func (r *reader) readCapability(n ast.Node, p *Pack) *Capability {
-	before := len(r.faults)
+	before := len(r.Faults)
 	m := manifest{Pack: p.Name, Version: p.Version, Isolation: Jail, Env: map[string]string{}}
 	at := deferredNodes{}
 	var name string
-	seen := r.readFields(n, "a capability", r.capabilityFields(&m, &name, &at))
+	seen := r.Fields(n, "a capability", r.capabilityFields(&m, &name, &at))
 	r.requireKeys(n, "a capability", seen, "name", "backend", "risk", "sideEffectClass", "reversibility")
 	m.ID = r.qualifyID(n, p.Name, name)
 	if at.backend != nil {
@@ -147,7 +145,7 @@ func (r *reader) readCapability(n ast.Node, p *Pack) *Capability {
 		r.readSandbox(at.sandbox, &m, &at)
 	}
 	if m.Reversibility == NothingDone && m.SideEffect != None && m.SideEffect != ReadOnly {
-		r.addFault(tokenOf(n), "%s: reversibility readOnly contradicts sideEffectClass %s", m.ID, m.SideEffect)
+		r.AddFault(n, "%s: reversibility readOnly contradicts sideEffectClass %s", m.ID, m.SideEffect)
 	}
 	c := &Capability{Builtin: r.builtin}
 	c.schema = r.readSchema(n, at.input, &m)
@@ -165,21 +163,21 @@ func (r *reader) readCapability(n ast.Node, p *Pack) *Capability {
 		r.readValidators(at.validators, &m, c.schema)
 		c.output = r.readOutput(at.outputSchema, at.output, &m, c.schema)
 	}
-	if len(r.faults) == before {
+	if len(r.Faults) == before {
 		c.fillFrom(m)
 	}
 	c.ID = bailey.CapabilityID(m.ID)
 	return c
 }
 
-func (r *reader) capabilityFields(m *manifest, name *string, at *deferredNodes) map[string]func(ast.Node) {
-	return map[string]func(ast.Node){
+func (r *reader) capabilityFields(m *manifest, name *string, at *deferredNodes) strictyaml.Fields {
+	return strictyaml.Fields{
 		"name":            r.wordField("name", capabilityName(), name),
-		"description":     r.textField("description", &m.Description),
-		"docs":            r.textField("docs", &m.Docs),
-		"risk":            choiceField(r.source, "risk", risks, &m.Risk),
-		"sideEffectClass": choiceField(r.source, "sideEffectClass", sideEffects, &m.SideEffect),
-		"reversibility":   choiceField(r.source, "reversibility", reversibilities, &m.Reversibility),
+		"description":     strictyaml.TextField(r.File, "description", &m.Description),
+		"docs":            strictyaml.TextField(r.File, "docs", &m.Docs),
+		"risk":            choiceField(r, "risk", risks, &m.Risk),
+		"sideEffectClass": choiceField(r, "sideEffectClass", sideEffects, &m.SideEffect),
+		"reversibility":   choiceField(r, "reversibility", reversibilities, &m.Reversibility),
 		"isolation":       r.isolationField(&m.Isolation),
 		"backend":         func(n ast.Node) { at.backend = n },
 		"sandboxProfile":  func(n ast.Node) { at.sandbox = n },
@@ -190,7 +188,7 @@ func (r *reader) capabilityFields(m *manifest, name *string, at *deferredNodes) 
 		"credentials":     r.credentialsField(&m.Credentials, at),
 		"argvPattern":     func(n ast.Node) { at.argv = n; r.argvPatternField(&m.ArgvPattern)(n) },
 		"preview":         func(n ast.Node) { at.preview = n },
-		"stdin":           func(n ast.Node) { at.stdin = n; choiceField(r.source, "stdin", stdins, &m.Stdin)(n) },
+		"stdin":           func(n ast.Node) { at.stdin = n; choiceField(r, "stdin", stdins, &m.Stdin)(n) },
 		"timeout":         r.timeoutField(&m.Timeout),
 	}
 }

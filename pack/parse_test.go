@@ -96,7 +96,7 @@ func TestAliasesMeanTheSame(t *testing.T) {
 			t.Errorf("%q reads otherwise than %q", r[1], r[0])
 		}
 	}
-	for snake, camel := range keyAliases {
+	for snake, camel := range manifestFormat.Aliases {
 		if !strings.Contains(sample, camel+":") {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"bailey"
+	"bailey/internal/strictyaml"
 )
 
 // preview describes the command lines that show the effect of a call before it is approved.
@@ -93,7 +94,7 @@ func (r *reader) readPreview(n ast.Node, m *manifest, s *schema) (looks [][]argT
 	var lines []ast.Node
 	var bind ast.Node
 	env := map[string]string{}
-	seen := r.readFields(n, "preview", map[string]func(ast.Node){
+	seen := r.Fields(n, "preview", strictyaml.Fields{
 		"command": r.commandField(&p.Command),
 		"args":    func(n ast.Node) { lines = r.splitCommandLines(n) },
 		"env":     r.variablesField(env),
@@ -104,12 +105,12 @@ func (r *reader) readPreview(n ast.Node, m *manifest, s *schema) (looks [][]argT
 	r.requireKeys(n, "preview", seen, "args")
 	for name := range env {
 		if _, twice := m.Env[name]; twice {
-			r.addFault(tokenOf(n), "preview sets %s, which the capability sets itself", name)
+			r.AddFault(n, "preview sets %s, which the capability sets itself", name)
 		}
 	}
 	for _, line := range lines {
 		var args []string
-		r.textsField("args", &args)(line)
+		strictyaml.TextsField(r.File, "args", &args)(line)
 		looks = append(looks, r.readCommandLine(line, args, s))
 		p.Looks = append(p.Looks, args)
 	}
@@ -117,26 +118,26 @@ func (r *reader) readPreview(n ast.Node, m *manifest, s *schema) (looks [][]argT
 		p.Env = maps.Clone(env)
 	}
 	m.Preview = p
-	return looks, r.readBinds(tokenOf(n), bind, m, s, p)
+	return looks, r.readBinds(n, bind, m, s, p)
 }
 
 // splitCommandLines reads one command line, or a list of them.
 func (r *reader) splitCommandLines(n ast.Node) []ast.Node {
-	items := r.listItems(n, "args")
+	items := r.Items(n, "args")
 	if len(items) == 0 {
-		r.addFault(tokenOf(n), "args of a preview wants a command line, or a list of them")
+		r.AddFault(n, "args of a preview wants a command line, or a list of them")
 		return nil
 	}
 	if _, nested := items[0].(*ast.SequenceNode); !nested {
 		return []ast.Node{n}
 	}
 	if len(items) > maxLooks {
-		r.addFault(tokenOf(n), "a preview has at most %d command lines, found %d", maxLooks, len(items))
+		r.AddFault(n, "a preview has at most %d command lines, found %d", maxLooks, len(items))
 		return nil
 	}
 	for _, item := range items {
 		if l, list := item.(*ast.SequenceNode); !list || len(l.Values) == 0 {
-			r.addTypeFault(item, "each command line of a preview", "a list of arguments")
+			r.AddTypeFault(item, "each command line of a preview", "a list of arguments")
 			return nil
 		}
 	}
@@ -146,19 +147,19 @@ func (r *reader) splitCommandLines(n ast.Node) []ast.Node {
 func (r *reader) coversField(p *bool) func(ast.Node) {
 	return func(n ast.Node) {
 		var what string
-		before := len(r.faults)
-		choiceField(r.source, "covers", map[string]string{"contents": "contents"}, &what)(n)
-		*p = len(r.faults) == before
+		before := len(r.Faults)
+		choiceField(r, "covers", map[string]string{"contents": "contents"}, &what)(n)
+		*p = len(r.Faults) == before
 	}
 }
 
 // limitedTimeoutField reads a duration of at most most.
 func (r *reader) limitedTimeoutField(most time.Duration, p *time.Duration) func(ast.Node) {
 	return func(n ast.Node) {
-		before := len(r.faults)
+		before := len(r.Faults)
 		r.timeoutField(p)(n)
-		if len(r.faults) == before && *p > most {
-			r.addFault(tokenOf(n), "timeout of a preview is at most %s, found %s", most, strings.TrimSpace(p.String()))
+		if len(r.Faults) == before && *p > most {
+			r.AddFault(n, "timeout of a preview is at most %s, found %s", most, strings.TrimSpace(p.String()))
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"bailey/internal/strictyaml"
 )
 
 // Limits of a schema. The weight is the number of subschemas with every $ref followed, so a small file cannot cause an
@@ -29,30 +31,30 @@ type schema struct {
 
 // readSchema compiles the inputSchema at n. A capability without one takes no inputs.
 func (r *reader) readSchema(owner, n ast.Node, m *manifest) *schema {
-	before := len(r.faults)
+	before := len(r.Faults)
 	tree := map[string]any{}
 	if n != nil {
 		k := &keywordChecker{reader: r, defs: r.defNames(n)}
 		k.checkSchema(n, "inputSchema", 0)
-		if len(r.faults) > before {
+		if len(r.Faults) > before {
 			return nil
 		}
-		tree, _ = r.toJSONValue(n).(map[string]any)
+		tree, _ = r.Value(n, "a schema").(map[string]any)
 	} else {
 		n = owner
 	}
 	r.closeTopLevel(n, tree)
-	if len(r.faults) > before {
+	if len(r.Faults) > before {
 		return nil
 	}
 	raw, err := json.Marshal(tree)
 	if err != nil || len(raw) > maxSchema {
-		r.addFault(tokenOf(n), "inputSchema is larger than %d bytes", maxSchema)
+		r.AddFault(n, "inputSchema is larger than %d bytes", maxSchema)
 		return nil
 	}
 	s, err := compileSchema(raw)
 	if err != nil {
-		r.addFault(tokenOf(n), "inputSchema: %s", safeText(err.Error()))
+		r.AddFault(n, "inputSchema: %s", safeText(err.Error()))
 		return nil
 	}
 	m.InputSchema = raw
@@ -62,10 +64,10 @@ func (r *reader) readSchema(owner, n ast.Node, m *manifest) *schema {
 // closeTopLevel restricts the top level to an object without unknown inputs.
 func (r *reader) closeTopLevel(n ast.Node, tree map[string]any) {
 	if t, ok := tree["type"]; ok && t != "object" {
-		r.addFault(tokenOf(n), "inputSchema is of type object at the top")
+		r.AddFault(n, "inputSchema is of type object at the top")
 	}
 	if a, ok := tree["additionalProperties"]; ok && a != false {
-		r.addFault(tokenOf(n), "inputSchema is closed at the top: additionalProperties is always false")
+		r.AddFault(n, "inputSchema is closed at the top: additionalProperties is always false")
 	}
 	tree["type"], tree["additionalProperties"] = "object", false
 	props, ok := tree["properties"].(map[string]any)
@@ -74,17 +76,17 @@ func (r *reader) closeTopLevel(n ast.Node, tree map[string]any) {
 		tree["properties"] = props
 	}
 	if len(props) > maxInputs {
-		r.addFault(tokenOf(n), "inputSchema has more than %d inputs", maxInputs)
+		r.AddFault(n, "inputSchema has more than %d inputs", maxInputs)
 	}
 	for _, name := range sortedKeys(props) {
 		if !inputName().MatchString(name) {
-			r.addFault(tokenOf(n), "input name %q does not match %s", clipText(name), inputName())
+			r.AddFault(n, "input name %q does not match %s", strictyaml.Clip(name), inputName())
 		}
 	}
 	required, _ := tree["required"].([]any)
 	for _, name := range required {
 		if _, ok := props[fmt.Sprint(name)]; !ok {
-			r.addFault(tokenOf(n), "inputSchema requires %q, which is no property", clipText(fmt.Sprint(name)))
+			r.AddFault(n, "inputSchema requires %q, which is no property", strictyaml.Clip(fmt.Sprint(name)))
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"bailey"
+	"bailey/internal/strictyaml"
 )
 
 // step is one call of a workflow as written.
@@ -44,31 +45,31 @@ var (
 func (r *reader) readSteps(at *deferredNodes, m *manifest, s *schema) {
 	if m.Backend.Type != "workflow" {
 		if at.steps != nil {
-			r.addFault(tokenOf(at.steps), "steps are for backend workflow")
+			r.AddFault(at.steps, "steps are for backend workflow")
 		}
 		return
 	}
 	if at.steps == nil {
-		r.addFault(tokenOf(at.backend), "backend workflow wants steps")
+		r.AddFault(at.backend, "backend workflow wants steps")
 		return
 	}
 	for what, there := range map[string]bool{"sandboxProfile": at.sandbox != nil, "preview": at.preview != nil,
 		"credentials": len(m.Credentials) > 0, "argvPattern": at.argv != nil} {
 		if there {
-			r.addFault(tokenOf(at.backend), "a workflow has no %s: each of its steps has its own", what)
+			r.AddFault(at.backend, "a workflow has no %s: each of its steps has its own", what)
 		}
 	}
 	for _, name := range s.names {
 		if s.props[name].acceptsSecrets() {
-			r.addFault(tokenOf(at.input),
+			r.AddFault(at.input,
 				"input %s of a workflow cannot accept a secret: its steps are given tokens, and each has a say", name)
 		}
 	}
-	for _, item := range r.listItems(at.steps, "steps") {
+	for _, item := range r.Items(at.steps, "steps") {
 		m.Backend.Steps = append(m.Backend.Steps, r.readStep(item, m, s))
 	}
 	if n := len(m.Backend.Steps); n == 0 || n > maxSteps {
-		r.addFault(tokenOf(at.steps), "a workflow has 1 to %d steps", maxSteps)
+		r.AddFault(at.steps, "a workflow has 1 to %d steps", maxSteps)
 	}
 }
 
@@ -76,11 +77,11 @@ func (r *reader) readStep(n ast.Node, m *manifest, s *schema) step {
 	var one step
 	failure := "abort"
 	var input ast.Node
-	seen := r.readFields(n, "a step", map[string]func(ast.Node){
+	seen := r.Fields(n, "a step", strictyaml.Fields{
 		"id":    r.wordField("id", stepID(), &one.ID),
 		"call":  r.wordField("call", fullID(), &one.Call),
 		"input": func(n ast.Node) { input = n },
-		"onFailure": choiceField(r.source, "onFailure", map[string]string{"abort": "abort", "continue": "continue"},
+		"onFailure": choiceField(r, "onFailure", map[string]string{"abort": "abort", "continue": "continue"},
 			&failure),
 	})
 	r.requireKeys(n, "a step", seen, "id", "call")
@@ -89,26 +90,26 @@ func (r *reader) readStep(n ast.Node, m *manifest, s *schema) step {
 		return slices.ContainsFunc(m.Backend.Steps, func(o step) bool { return o.ID == id })
 	}
 	if before(one.ID) {
-		r.addFault(tokenOf(n), "step %s stands here twice", one.ID)
+		r.AddFault(n, "step %s stands here twice", one.ID)
 	}
 	if input == nil {
 		return one
 	}
-	tree, ok := r.toJSONValue(input).(map[string]any)
+	tree, ok := r.Value(input, "a schema").(map[string]any)
 	if !ok {
-		r.addTypeFault(input, "input", "names and values")
+		r.AddTypeFault(input, "input", "names and values")
 		return one
 	}
 	one.Input = tree
 	for _, name := range sortedKeys(tree) {
 		for _, text := range stepTexts(tree[name]) {
 			if what := stepFault(text, s, before); what != "" {
-				r.addFault(tokenOf(input), "input %s of step %s: %s", clipText(name), one.ID, what)
+				r.AddFault(input, "input %s of step %s: %s", strictyaml.Clip(name), one.ID, what)
 			}
 		}
 		if !stepValue(tree[name]) {
-			r.addFault(tokenOf(input), "input %s of step %s is a word, a number, true, false or a list of words",
-				clipText(name), one.ID)
+			r.AddFault(input, "input %s of step %s is a word, a number, true, false or a list of words",
+				strictyaml.Clip(name), one.ID)
 		}
 	}
 	return one
@@ -143,14 +144,14 @@ func stepFault(text string, s *schema, before func(id string) bool) string {
 		case found[2] != "" && !before(found[2]):
 			return fmt.Sprintf("step %s does not come before it", found[2])
 		case found[2] == "" && in == nil:
-			return fmt.Sprintf("input.%s is not in the inputSchema%s", found[1], didYouMean(found[1], s.names))
+			return fmt.Sprintf("input.%s is not in the inputSchema%s", found[1], strictyaml.DidYouMean(found[1], s.names))
 		case found[2] == "" && found[0] != text && !in.hasOnlyTypes("string", "integer", "number", "boolean"):
 			return fmt.Sprintf("input.%s is no word to stand in a text", found[1])
 		}
 	}
 	if rest := stepWord().ReplaceAllLiteralString(text, ""); strings.Contains(rest, "{{") ||
 		strings.Contains(rest, "}}") {
-		return fmt.Sprintf("%q is no placeholder; write {{ input.x }} or {{ steps.x.stdout }}", clipText(text))
+		return fmt.Sprintf("%q is no placeholder; write {{ input.x }} or {{ steps.x.stdout }}", strictyaml.Clip(text))
 	}
 	return ""
 }

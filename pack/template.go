@@ -10,6 +10,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"bailey"
+	"bailey/internal/strictyaml"
 )
 
 // argTemplate is one element of args as written. Its parts render to one element of argv.
@@ -37,9 +38,9 @@ func (r *reader) readTemplates(n ast.Node, args []string, s *schema) []argTempla
 		nodes = seq.Values
 	}
 	for i, text := range args {
-		before := len(r.faults)
+		before := len(r.Faults)
 		e := r.readTemplate(nodes[i], text)
-		if len(r.faults) > before {
+		if len(r.Faults) > before {
 			continue
 		}
 		for j, p := range e.parts {
@@ -53,12 +54,12 @@ func (r *reader) readTemplates(n ast.Node, args []string, s *schema) []argTempla
 func (r *reader) readTemplate(n ast.Node, text string) argTemplate {
 	e := argTemplate{text: text}
 	if what := describeHiddenChar(text, false); what != "" {
-		r.addFault(tokenOf(n), "an argument holds %s", what)
+		r.AddFault(n, "an argument holds %s", what)
 	}
 	for rest := text; rest != ""; {
 		before, after, open := strings.Cut(rest, "{{")
 		if strings.Contains(before, "}}") {
-			r.addFault(tokenOf(n), "%q closes a placeholder that is not open", clipText(text))
+			r.AddFault(n, "%q closes a placeholder that is not open", strictyaml.Clip(text))
 			return e
 		}
 		if before != "" {
@@ -69,8 +70,8 @@ func (r *reader) readTemplate(n ast.Node, text string) argTemplate {
 		}
 		p, tail, ok := parsePlaceholder(after)
 		if !ok {
-			r.addFault(tokenOf(n),
-				"%q is no placeholder; write {{ input.x }}, {{ input.x | default: \"y\" }} or {{ input.x | flag: \"--y\" }}", clipText(text))
+			r.AddFault(n,
+				"%q is no placeholder; write {{ input.x }}, {{ input.x | default: \"y\" }} or {{ input.x | flag: \"--y\" }}", strictyaml.Clip(text))
 			return e
 		}
 		e.parts, rest = append(e.parts, p), tail
@@ -133,18 +134,18 @@ func (r *reader) checkPlaceholder(n ast.Node, e argTemplate, at int, p templateP
 	in, ok := s.props[p.input]
 	switch {
 	case !ok:
-		r.addFault(tokenOf(n), "input.%s is not in the inputSchema%s", clipText(p.input), didYouMean(p.input, s.names))
+		r.AddFault(n, "input.%s is not in the inputSchema%s", strictyaml.Clip(p.input), strictyaml.DidYouMean(p.input, s.names))
 	case s.stdin != "" && p.input == StdinInput:
-		r.addFault(tokenOf(n), "input.stdin is what the tool reads, and no argument")
+		r.AddFault(n, "input.stdin is what the tool reads, and no argument")
 	case in.hasOnlyTypes("object"):
-		r.addFault(tokenOf(n), "input.%s is an object and cannot be an argument", p.input)
+		r.AddFault(n, "input.%s is an object and cannot be an argument", p.input)
 	case !e.isPlaceholder() && len(in.Type) > 0 && in.hasType("array"):
-		r.addFault(tokenOf(n), "input.%s may be a list, which wants an argument of its own", p.input)
+		r.AddFault(n, "input.%s may be a list, which wants an argument of its own", p.input)
 	case p.flag != "" && (!e.isPlaceholder() || !in.hasOnlyTypes("boolean", "null")):
-		r.addFault(tokenOf(n), "flag wants a boolean input and an argument of its own")
+		r.AddFault(n, "flag wants a boolean input and an argument of its own")
 	case at > 0 && isOnlyDashes(e.parts[:at]) && !in.hasOnlyTypes("integer"):
-		r.addFault(tokenOf(n), "input.%s would choose the option in %q; only an integer may stand there", p.input,
-			clipText(e.text))
+		r.AddFault(n, "input.%s would choose the option in %q; only an integer may stand there", p.input,
+			strictyaml.Clip(e.text))
 	}
 }
 
@@ -164,8 +165,8 @@ func (r *reader) checkCwdInput(n ast.Node, name string, s *schema) {
 		return
 	}
 	if in, ok := s.props[name]; !ok || !in.hasOnlyTypes("string") {
-		r.addFault(tokenOf(n), "cwdFromInput wants an input of type string, %q is none%s", name,
-			didYouMean(name, s.names))
+		r.AddFault(n, "cwdFromInput wants an input of type string, %q is none%s", name,
+			strictyaml.DidYouMean(name, s.names))
 	}
 }
 

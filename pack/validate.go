@@ -7,6 +7,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"bailey"
+	"bailey/internal/strictyaml"
 )
 
 // validator is a condition for a call in addition to its schema.
@@ -121,27 +122,27 @@ func (r *reader) readValidators(n ast.Node, m *manifest, s *schema) {
 	if n == nil {
 		return
 	}
-	items := r.listItems(n, "validators")
+	items := r.Items(n, "validators")
 	if len(items) > maxValidators {
-		r.addFault(tokenOf(n), "a capability has at most %d validators, found %d", maxValidators, len(items))
+		r.AddFault(n, "a capability has at most %d validators, found %d", maxValidators, len(items))
 		return
 	}
 	for _, item := range items {
 		var v validator
-		before := len(r.faults)
-		seen := r.readFields(item, "a validator", map[string]func(ast.Node){
-			"type":  choiceField(r.source, "type", validatorTypes, &v.Type),
+		before := len(r.Faults)
+		seen := r.Fields(item, "a validator", strictyaml.Fields{
+			"type":  choiceField(r, "type", validatorTypes, &v.Type),
 			"input": r.wordField("input", inputName(), &v.Input),
-			"path":  r.textField("path", &v.Path),
-			"key":   r.textField("key", &v.Key),
-			"args":  r.textsField("args", &v.Args),
+			"path":  strictyaml.TextField(r.File, "path", &v.Path),
+			"key":   strictyaml.TextField(r.File, "key", &v.Key),
+			"args":  strictyaml.TextsField(r.File, "args", &v.Args),
 		})
 		r.requireKeys(item, "a validator", seen, "type")
-		if len(r.faults) > before {
+		if len(r.Faults) > before {
 			continue
 		}
 		if m.Backend.Type != "subprocess" {
-			r.addFault(tokenOf(item), "backend %s runs no program that a validator could be about", m.Backend.Type)
+			r.AddFault(item, "backend %s runs no program that a validator could be about", m.Backend.Type)
 			continue
 		}
 		r.checkValidator(item, &v, seen, m, s)
@@ -157,7 +158,7 @@ func (r *reader) checkValidator(n ast.Node, v *validator, seen map[string]bool, 
 	r.requireKeys(n, v.Type, seen, strings.Fields(needs)...)
 	for _, key := range sortedKeys(seen) {
 		if key != "type" && key != needs && !strings.Contains(may, key) {
-			r.addFault(tokenOf(n), "%s has no key %s", v.Type, key)
+			r.AddFault(n, "%s has no key %s", v.Type, key)
 		}
 	}
 	switch v.Type {
@@ -167,11 +168,11 @@ func (r *reader) checkValidator(n ast.Node, v *validator, seen map[string]bool, 
 		r.requiredKey(n, v, s)
 	case denyArgs:
 		if len(v.Args) == 0 {
-			r.addFault(tokenOf(n), "DenyArgs wants at least one argument")
+			r.AddFault(n, "DenyArgs wants at least one argument")
 		}
 		for _, a := range v.Args {
 			if strings.Trim(a, "-") == "" || strings.ContainsAny(a, "= ") || describeHiddenChar(a, false) != "" {
-				r.addFault(tokenOf(n), "DenyArgs wants words such as --force or -f, found %q", clipText(a))
+				r.AddFault(n, "DenyArgs wants words such as --force or -f, found %q", strictyaml.Clip(a))
 			}
 		}
 	}
@@ -184,14 +185,14 @@ func (r *reader) requiredPath(n ast.Node, v *validator, m *manifest, s *schema) 
 	in := s.props[v.Input]
 	switch {
 	case v.Input == "" && (r.builtin && m.Backend.Cwd != "workspace" || m.Backend.Cwd == "none" || m.Backend.Cwd == "" && s.hasPaths()):
-		r.addFault(tokenOf(n), "RequiredPath wants an input, for the tool runs in no directory of its caller's")
+		r.AddFault(n, "RequiredPath wants an input, for the tool runs in no directory of its caller's")
 	case v.Input == "" && v.Path == "":
-		r.addFault(tokenOf(n), "RequiredPath wants an input, or a path below the working directory")
+		r.AddFault(n, "RequiredPath wants an input, or a path below the working directory")
 	case v.Input != "" && (in == nil || v.Input != m.Backend.CwdFromInput && in.Format != "path"):
-		r.addFault(tokenOf(n), "RequiredPath wants a path input, %q is none%s", clipText(v.Input),
-			didYouMean(v.Input, s.names))
+		r.AddFault(n, "RequiredPath wants a path input, %q is none%s", strictyaml.Clip(v.Input),
+			strictyaml.DidYouMean(v.Input, s.names))
 	case v.Path != "" && (!isSubpath(v.Path) || path.Clean(v.Path) != v.Path || v.Path == "." || describeHiddenChar(v.Path, false) != ""):
-		r.addFault(tokenOf(n), "RequiredPath wants a relative path without .., found %q", clipText(v.Path))
+		r.AddFault(n, "RequiredPath wants a relative path without .., found %q", strictyaml.Clip(v.Path))
 	}
 }
 
@@ -199,14 +200,14 @@ func (r *reader) requiredKey(n ast.Node, v *validator, s *schema) {
 	in := s.props[v.Input]
 	switch {
 	case v.Input == "" && s.props[v.Key] == nil:
-		r.addFault(tokenOf(n), "RequiredInputKey: %q is no input%s", clipText(v.Key), didYouMean(v.Key, s.names))
+		r.AddFault(n, "RequiredInputKey: %q is no input%s", strictyaml.Clip(v.Key), strictyaml.DidYouMean(v.Key, s.names))
 	case v.Input != "" && (in == nil || !in.hasOnlyTypes("object")):
-		r.addFault(tokenOf(n), "RequiredInputKey wants an input that is an object, %q is none%s", clipText(v.Input),
-			didYouMean(v.Input, s.names))
+		r.AddFault(n, "RequiredInputKey wants an input that is an object, %q is none%s", strictyaml.Clip(v.Input),
+			strictyaml.DidYouMean(v.Input, s.names))
 	case v.Input != "" && (v.Key == "" || in.Properties[v.Key] == nil && in.Closed != nil && in.Closed.never):
-		r.addFault(tokenOf(n), "RequiredInputKey: input %s can have no key %q", v.Input, clipText(v.Key))
+		r.AddFault(n, "RequiredInputKey: input %s can have no key %q", v.Input, strictyaml.Clip(v.Key))
 	case describeHiddenChar(v.Key, false) != "" || len(v.Key) > 128:
-		r.addFault(tokenOf(n), "RequiredInputKey wants a word as its key, found %q", clipText(v.Key))
+		r.AddFault(n, "RequiredInputKey wants a word as its key, found %q", strictyaml.Clip(v.Key))
 	}
 }
 

@@ -1,22 +1,20 @@
 package broker
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 
 	"bailey"
 	"bailey/internal/sshsig"
+	"bailey/internal/strictyaml"
 )
 
 // Names in the broker's directory.
@@ -35,6 +33,9 @@ const (
 	minTTL       = time.Second
 	maxTTL       = 24 * time.Hour
 )
+
+// tableLimits limits the file. The parser's own messages are not used, because they may quote a line with a value.
+var tableLimits = strictyaml.Limits{Bytes: maxTable, Flow: 8, Column: 64, Opaque: true}
 
 // Table lists the credentials that a broker lends, the uids that may borrow them, and the approvers. The zero value
 // lends nothing.
@@ -226,20 +227,24 @@ func ParseTable(text []byte, dir string, adapters map[string]Make) (t *Table, er
 			t, err = nil, tableFault("it does not read")
 		}
 	}()
-	if len(text) > maxTable || !utf8.Valid(text) {
-		return nil, tableFault("it is not UTF-8 of at most %d bytes", maxTable)
+	docs, fault := tableLimits.Parse(text)
+	switch {
+	case fault != nil && fault.Line > 0:
+		return nil, tableFault("line %d, column %d: %s", fault.Line, fault.Column, fault.Text)
+	case fault != nil:
+		return nil, tableFault("%s", fault.Text)
+	case len(docs) > 1:
+		return nil, tableFault("it holds more than one document")
 	}
 	var said struct {
 		Admitted  []int               `yaml:"admitted"`
 		Approvers []Approver          `yaml:"approvers"`
 		Leases    map[string]rawValue `yaml:"leases"`
 	}
-	d := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict())
-	if err := d.Decode(&said); err != nil && !errors.Is(err, io.EOF) {
-		return nil, positionError(err)
-	}
-	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return nil, tableFault("it holds more than one document")
+	if len(docs) == 1 && docs[0].Body != nil {
+		if err := yaml.NodeToValue(docs[0].Body, &said, yaml.Strict()); err != nil {
+			return nil, positionError(err)
+		}
 	}
 	t = &Table{Digest: digestOf(text), Admitted: said.Admitted, Approvers: said.Approvers, Leases: map[string]Entry{}}
 	for _, uid := range t.Admitted {

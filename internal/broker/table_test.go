@@ -60,6 +60,9 @@ func TestTableRefuses(t *testing.T) {
 		"unknown key":           {"admited: [1]\n", "line 1"},
 		"a key twice":           {"admitted: [1]\nadmitted: [2]\n", "line 2"},
 		"a lease twice":         {"leases:\n  a: {env: A, approval: none}\n  a: {env: B, approval: none}\n", "line 3"},
+		"a part twice":          {lease("env: A, env: B, approval: none"), "line 2"},
+		"a field twice":         {lease("token: {env: A, env: B}, scope: x, approval: none"), "line 2"},
+		"a level twice":         {lease(literal + "approval: {level: signed-touch, level: signed-software}"), "line 2"},
 		"two documents":         {"admitted: [1]\n---\nadmitted: [2]\n", "more than one"},
 		"no YAML":               {"leases: {a: [\n", ""},
 		"a broken literal":      {"leases:\n  a:\n    literal: \"" + value + "\n    approval: none\n", ""},
@@ -102,6 +105,12 @@ func TestTableRefuses(t *testing.T) {
 		"kubectl elsewhere":     {lease("kubectl: {server: 'https://x', ca: a, credential: b, namespace: ../x, account: d}, approval: none"), "namespace and account"},
 		"kubectl in a form":     {lease("kubectl: {server: 'https://x', ca: a, credential: b, namespace: c, account: d, form: x}, approval: none"), "form is"},
 		"kubectl and more":      {lease("kubectl: {server: 'https://x', ca: a, credential: b, namespace: c, account: d, exec: e}, approval: none"), "exec"},
+		"deep in brackets":      {lease("env: " + strings.Repeat("[", 50) + strings.Repeat("]", 50)), "not nested so deep"},
+		"deep in open brackets": {"leases: " + strings.Repeat("[", maxTable/2), "not nested so deep"},
+		"deep in braces":        {"leases: " + strings.Repeat("{a: ", maxTable/5), "not nested so deep"},
+		"deep in dashes":        {"admitted:\n  " + strings.Repeat("- ", maxTable/3) + "1\n", "not nested so deep"},
+		"deep in blocks":        {"leases:\n" + stairs(300), "not nested so deep"},
+		"an alias":              {"admitted: &a [*a]\n", "line 1, column 11: anchors"},
 		"long":                  {"# " + strings.Repeat("x", maxTable), "at most"},
 		"no UTF-8":              {"# \xff", "UTF-8"},
 	} {
@@ -113,10 +122,21 @@ func TestTableRefuses(t *testing.T) {
 	}
 }
 
+// stairs returns n mappings, each inside the one before.
+func stairs(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(strings.Repeat(" ", i+1) + "a:\n")
+	}
+	return b.String()
+}
+
 func FuzzTable(f *testing.F) {
 	f.Add([]byte(table()))
 	f.Add([]byte("leases:\n  a: {token: {env: A}, scope: x, approval: none}\n"))
 	f.Add([]byte("a: &a [*a]\n"))
+	f.Add([]byte("leases: " + strings.Repeat("{a: [", 100)))
+	f.Add([]byte("leases:\n" + stairs(70)))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		got, err := ParseTable(text, "/d", Adapters())
 		if err != nil {

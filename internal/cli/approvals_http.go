@@ -28,6 +28,7 @@ import (
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/safefile"
 	"bailey/internal/strangers"
+	"bailey/internal/strictjson"
 	"bailey/internal/terminal"
 )
 
@@ -223,7 +224,7 @@ func parseHTTPAnswer(body []byte) (a httpAnswer, err error) {
 		return a, bailey.Invalid.New("the answer is not one: "+err.Error(),
 			`{"digest": "…", "grant": true, "signature": "-----BEGIN SSH SIGNATURE-----…"}, or {"grant": false, "reason": "…"}`)
 	}
-	if err := apitype.Strictly(body, &a); err != nil {
+	if err := strictjson.Decode(body, &a); err != nil {
 		return a, bailey.Invalid.Wrap(err, "the answer is not one", "docs/approvals.md has the requests")
 	}
 	switch {
@@ -243,28 +244,24 @@ func parseHTTPAnswer(body []byte) (a httpAnswer, err error) {
 // checkJSONKeys checks that body is one JSON object with only these keys, in exact spelling and without duplicates. The key
 // grant is required. encoding/json would also accept other spellings, such as GRANT.
 func checkJSONKeys(body []byte, keys ...string) error {
-	d := json.NewDecoder(strings.NewReader(string(body)))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+	if err := strictjson.Check(body, 2); err != nil {
+		return err
+	}
+	members, ok := strictjson.Members(body)
+	if !ok {
 		return errors.New("it is no object")
 	}
-	seen := map[string]bool{}
-	for d.More() {
-		t, err := d.Token()
-		key, _ := t.(string)
-		var v json.RawMessage
+	granted := false
+	for _, m := range members {
 		switch {
-		case err != nil:
-			return errors.New("it is no JSON")
-		case !slices.Contains(keys, key):
-			return fmt.Errorf("it has a key %.40q", key)
-		case seen[key]:
-			return fmt.Errorf("it has %s twice", key)
-		case d.Decode(&v) != nil || string(v) == "null":
-			return fmt.Errorf("its %s is nothing", key)
+		case !slices.Contains(keys, m.Name):
+			return fmt.Errorf("it has a key %.40q", m.Name)
+		case string(m.Value) == "null":
+			return fmt.Errorf("its %s is nothing", m.Name)
 		}
-		seen[key] = true
+		granted = granted || m.Name == "grant"
 	}
-	if !seen["grant"] {
+	if !granted {
 		return errors.New("it does not say grant")
 	}
 	return nil

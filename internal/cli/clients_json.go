@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
+
+	"github.com/tailscale/hujson"
 
 	"bailey"
 	"bailey/internal/localapi/apitype"
@@ -65,21 +65,18 @@ func (e jsonEntry) addEntry(old []byte, command string) ([]byte, apitype.Added, 
 		return nil, "", err
 	}
 	n := len(path)
-	last := path[n-1]
+	key, text, made := e.keys[min(n, len(e.keys))-1], e.entryJSON(command), e.made[len(e.made)-1]
 	if n < e.nestingDepth() {
-		return last.insertMember(old, e.keys[n-1], e.nestedJSON(n, command)), e.made[n], nil
-	}
-	have, ok := e.findEntry(last, old, command)
-	switch {
-	case ok && sameJSON(have.rawJSON(old), e.entryJSON(command)):
-		return old, "", nil
-	case ok:
+		text, made = e.nestedJSON(n, command), e.made[n]
+	} else if i := e.findEntry(path[n-1], command); i >= 0 {
+		if sameJSON(membersOf(path[n-1])[i].value.Pack(), text) {
+			return old, "", nil
+		}
 		return nil, "", bailey.Conflict.New("it has "+e.noun+" already, and another one",
 			"bailey init with --undo removes it if init wrote it; otherwise remove it by hand, then init again")
-	case e.list:
-		return last.insertMember(old, "", e.entryJSON(command)), e.made[len(e.made)-1], nil
 	}
-	return last.insertMember(old, e.keys[n-1], e.entryJSON(command)), e.made[len(e.made)-1], nil
+	insertMember(path[n-1], key, text, indentUnit(path[0]))
+	return path[0].Pack(), made, nil
 }
 
 // removeEntry returns old without the added text, or nil if the file must be removed.
@@ -88,51 +85,41 @@ func (e jsonEntry) removeEntry(old []byte, command string, what apitype.Added) (
 	if err != nil {
 		return nil, err
 	}
+	gone := bailey.NotFound.New("it no longer has "+e.noun, "there is nothing to undo")
 	if len(path) < e.nestingDepth() {
-		return nil, e.missingError()
+		return nil, gone
 	}
 	last := path[len(path)-1]
-	have, ok := e.findEntry(last, old, command)
-	if !ok && e.older != nil {
+	i := e.findEntry(last, command)
+	if i < 0 && e.older != nil {
 		e.value = e.older
-		have, ok = e.findEntry(last, old, command)
+		i = e.findEntry(last, command)
 	}
 	switch {
-	case !ok:
-		return nil, e.missingError()
-	case !sameJSON(have.rawJSON(old), e.entryJSON(command)):
+	case i < 0:
+		return nil, gone
+	case !sameJSON(membersOf(last)[i].value.Pack(), e.entryJSON(command)):
 		return nil, changedSince(e.noun)
 	}
-	now := last.removeMember(old, have)
+	removeMember(last, i)
 	ours := slices.Index(e.made, what) // all deeper levels were added with it
-	for n := e.nestingDepth() - 1; n >= ours && ours >= 0; n-- {
-		if path, err = e.walkKeys(now); err != nil || len(path) <= n || len(path[n].members) > 0 {
-			return now, err
-		}
+	for n := e.nestingDepth() - 1; n >= ours && ours >= 0 && len(membersOf(path[n])) == 0; n-- {
 		if n == 0 {
 			return nil, nil
 		}
-		m, _ := path[n-1].findMember(e.keys[n-1])
-		now = path[n-1].removeMember(now, m)
+		removeMember(path[n-1], findMember(path[n-1], e.keys[n-1]))
 	}
-	return now, nil
+	return path[0].Pack(), nil
 }
 
-// findEntry returns the entry in the object or array that contains it. An object is searched by name, an array by value.
-func (e jsonEntry) findEntry(in *jsonObject, b []byte, command string) (jsonMember, bool) {
+// findEntry returns the index of the entry in the object or array that contains it, or -1. An object is searched by name,
+// an array by value.
+func (e jsonEntry) findEntry(in *hujson.Value, command string) int {
 	if !e.list {
-		return in.findMember(e.keys[len(e.keys)-1])
+		return findMember(in, e.keys[len(e.keys)-1])
 	}
 	text := e.entryJSON(command)
-	i := slices.IndexFunc(in.members, func(m jsonMember) bool { return sameJSON(m.rawJSON(b), text) })
-	if i < 0 {
-		return jsonMember{}, false
-	}
-	return in.members[i], true
-}
-
-func (e jsonEntry) missingError() error {
-	return bailey.NotFound.New("it no longer has "+e.noun, "there is nothing to undo")
+	return slices.IndexFunc(membersOf(in), func(m jsonMember) bool { return sameJSON(m.value.Pack(), text) })
 }
 
 func changedSince(noun string) error {
@@ -144,51 +131,38 @@ func sameJSON(a, b []byte) bool {
 	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }
 
-// walkKeys returns the file's object and those on the path of the keys, as far as they exist.
-func (e jsonEntry) walkKeys(b []byte) ([]*jsonObject, error) {
-	start := len(b) - len(bytes.TrimLeft(b, " \t\r\n"))
+// walkKeys returns the file and the objects on the path of the keys, as far as they exist. Not all clients accept
+// comments, so a file with comments is refused.
+func (e jsonEntry) walkKeys(b []byte) ([]*hujson.Value, error) {
 	switch {
 	case bytes.HasPrefix(b, []byte("\xef\xbb\xbf")):
 		return nil, malformedError("it begins with a byte order mark, which is no JSON")
 	case !json.Valid(b) && (bytes.Contains(b, []byte("//")) || bytes.Contains(b, []byte("/*"))):
 		return nil, malformedError("it is not a JSON object: comments are none")
-	case !json.Valid(b) || b[start] != '{':
+	case !json.Valid(b): // also limits the nesting for the recursive parser
 		return nil, malformedError("it is not a JSON object")
 	}
-	top, err := objectAt(b, start)
-	if err != nil {
-		return nil, err
+	file, err := hujson.Parse(bytes.Clone(b))
+	if err != nil || file.Value.Kind() != '{' {
+		return nil, malformedError("it is not a JSON object")
 	}
-	if len(top.members) > 0 {
-		lead := string(b[top.open+1 : top.members[0].name])
-		if i := strings.LastIndexByte(lead, '\n'); i >= 0 && lead[i+1:] != "" {
-			top.unit = lead[i+1:]
-		}
-	}
-	path := []*jsonObject{top}
+	path := []*hujson.Value{&file}
 	for n, key := range e.keys {
-		at := path[n]
-		if twice := slices.DeleteFunc(slices.Clone(at.members),
-			func(m jsonMember) bool { return m.key != key }); len(twice) > 1 {
+		named := slices.DeleteFunc(membersOf(path[n]), func(m jsonMember) bool { return m.key != key })
+		switch {
+		case len(named) > 1:
 			return nil, malformedError(fmt.Sprintf("it has %q twice", key))
+		case len(named) == 0 || n+1 == e.nestingDepth():
+			return path, nil
 		}
-		m, ok := at.findMember(key)
-		if !ok || n+1 == e.nestingDepth() {
-			break
-		}
-		open, kind := byte('{'), "an object"
+		want, kind := hujson.Kind('{'), "an object"
 		if e.list && n+1 == len(e.keys) {
-			open, kind = '[', "a list"
+			want, kind = '[', "a list"
 		}
-		if b[m.value] != open {
+		if named[0].value.Value.Kind() != want {
 			return nil, malformedError(key + " in it is not " + kind)
 		}
-		next, err := objectAt(b, m.value)
-		if err != nil {
-			return nil, err
-		}
-		next.unit = top.unit
-		path = append(path, next)
+		path = append(path, named[0].value)
 	}
 	return path, nil
 }
@@ -197,97 +171,87 @@ func malformedError(why string) error {
 	return bailey.Invalid.New(why, "correct the file, then init again; it was not touched")
 }
 
-// jsonObject is the position of a JSON object or array in a text, as offsets in bytes.
-type jsonObject struct {
-	open, close int    // offsets of the braces or brackets
-	unit        string // one level of indentation
-	members     []jsonMember
-}
-
 // jsonMember is a member of an object, or an element of an array, which has no key.
 type jsonMember struct {
-	key             string
-	name, value, to int // offsets of the key's quote, of the value, and of its end
+	key   string
+	lead  *hujson.Extra // the white space before it
+	value *hujson.Value
 }
 
-func (m jsonMember) rawJSON(b []byte) []byte { return b[m.value:m.to] }
-
-// objectAt parses the members of the object or array that begins at open. b must be valid JSON.
-func objectAt(b []byte, open int) (*jsonObject, error) {
-	o := &jsonObject{open: open, unit: "  "}
-	dec := json.NewDecoder(bytes.NewReader(b[open:]))
-	if _, err := dec.Token(); err != nil {
-		return nil, err
-	}
-	for dec.More() {
-		m := jsonMember{}
-		if b[open] == '{' {
-			from := open + int(dec.InputOffset())
-			m.name = from + bytes.IndexByte(b[from:], '"')
-			key, err := dec.Token()
-			if err != nil {
-				return nil, err
-			}
-			m.key, _ = key.(string)
+func membersOf(in *hujson.Value) (list []jsonMember) {
+	switch v := in.Value.(type) {
+	case *hujson.Object:
+		for i := range v.Members {
+			m := &v.Members[i]
+			list = append(list, jsonMember{m.Name.Value.(hujson.Literal).String(), &m.Name.BeforeExtra, &m.Value})
 		}
-		var raw json.RawMessage
-		if err := dec.Decode(&raw); err != nil {
-			return nil, err
+	case *hujson.Array:
+		for i := range v.Elements {
+			list = append(list, jsonMember{"", &v.Elements[i].BeforeExtra, &v.Elements[i]})
 		}
-		m.to = open + int(dec.InputOffset())
-		m.value = m.to - len(raw)
-		if b[open] == '[' {
-			m.name = m.value
-		}
-		o.members = append(o.members, m)
 	}
-	if _, err := dec.Token(); err != nil {
-		return nil, err
-	}
-	o.close = open + int(dec.InputOffset()) - 1
-	return o, nil
+	return list
 }
 
-func (o *jsonObject) findMember(key string) (jsonMember, bool) {
-	i := slices.IndexFunc(o.members, func(m jsonMember) bool { return m.key == key })
-	if i < 0 {
-		return jsonMember{}, false
-	}
-	return o.members[i], true
+func findMember(in *hujson.Value, key string) int {
+	return slices.IndexFunc(membersOf(in), func(m jsonMember) bool { return m.key == key })
 }
 
-// insertMember adds a member at the end, in the style of the existing members: one per line, or all on one line. remove
-// undoes it byte for byte.
-func (o *jsonObject) insertMember(b []byte, key string, value json.RawMessage) []byte {
-	at, comma, lead := o.open+1, "", ""
-	if n := len(o.members); n > 0 {
-		at, comma, lead = o.members[n-1].to, ",", string(b[o.open+1:o.members[0].name])
-	} else if space := string(b[o.open+1 : o.close]); strings.Contains(space, "\n") {
-		lead = strings.TrimRight(space, " \t") + space[strings.LastIndexByte(space, '\n')+1:] + o.unit
+// lastIndent returns the indentation after the last line break in white space.
+func lastIndent(space []byte) (string, bool) {
+	i := bytes.LastIndexByte(space, '\n')
+	return string(space[i+1:]), i >= 0
+}
+
+// indentUnit returns one level of indentation of a file.
+func indentUnit(file *hujson.Value) string {
+	if list := membersOf(file); len(list) > 0 {
+		if unit, ok := lastIndent(*list[0].lead); ok && unit != "" {
+			return unit
+		}
 	}
-	name, colon := "", ""
-	if b[o.open] == '{' {
-		name, colon = strconv.Quote(key)+":", " "
+	return "  "
+}
+
+// insertMember adds a member at the end, in the style of the existing members: one per line, or all on one line.
+// removeMember undoes it byte for byte.
+func insertMember(in *hujson.Value, key string, text json.RawMessage, unit string) {
+	var space, gap hujson.Extra
+	switch v := in.Value.(type) {
+	case *hujson.Object:
+		space, gap = v.AfterExtra, hujson.Extra(" ")
+		v.Members = append(v.Members, hujson.ObjectMember{Name: hujson.Value{Value: hujson.String(key)}})
+	case *hujson.Array:
+		space = v.AfterExtra
+		v.Elements = append(v.Elements, hujson.ArrayElement{})
 	}
-	text := name + string(value)
-	if i := strings.LastIndexByte(lead, '\n'); i >= 0 {
+	list := membersOf(in)
+	added, lead := list[len(list)-1], *list[0].lead
+	if _, ok := lastIndent(space); ok && len(list) == 1 {
+		lead = slices.Concat(space, hujson.Extra(unit))
+	}
+	if indent, ok := lastIndent(lead); ok {
 		var pretty bytes.Buffer
-		if json.Indent(&pretty, value, lead[i+1:], o.unit) == nil {
-			text = name + colon + pretty.String()
+		if json.Indent(&pretty, text, indent, unit) == nil {
+			text, added.value.BeforeExtra = pretty.Bytes(), gap
 		}
 	}
-	return slices.Concat(b[:at], []byte(comma+lead+text), b[at:])
+	added.value.Value, *added.lead = hujson.Literal(text), lead
 }
 
 // removeMember deletes a member, with the comma and the space that belong to it.
-func (o *jsonObject) removeMember(b []byte, gone jsonMember) []byte {
-	i := slices.Index(o.members, gone)
-	from, to := o.open+1, o.members[i].to
+func removeMember(in *hujson.Value, i int) {
+	list := membersOf(in)
 	switch {
 	case i > 0:
-		from = o.members[i-1].to
-	case len(o.members) > 1:
-		from, to = o.members[0].name, o.members[1].name
+		list[i-1].value.AfterExtra = list[i].value.AfterExtra
+	case len(list) > 1:
+		*list[1].lead = *list[0].lead
 	}
-	return slices.Concat(b[:from], b[to:])
+	switch v := in.Value.(type) {
+	case *hujson.Object:
+		v.Members = slices.Delete(v.Members, i, i+1)
+	case *hujson.Array:
+		v.Elements = slices.Delete(v.Elements, i, i+1)
+	}
 }

@@ -21,6 +21,7 @@ import (
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/packstore"
 	"bailey/internal/safefile"
+	"bailey/internal/strictjson"
 	"bailey/internal/terminal"
 	"bailey/pack"
 )
@@ -625,7 +626,7 @@ func readIndex(dir string) (list packIndex, err error) {
 	if err != nil || text == nil {
 		return list, err
 	}
-	if err := apitype.Strictly(text, &list); err != nil {
+	if err := strictjson.Decode(text, &list); err != nil {
 		return list, bailey.Invalid.Wrap(err, name+" is no index of packs",
 			"move it away; publishing makes a new one, of what is published from then on")
 	}

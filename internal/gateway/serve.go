@@ -18,6 +18,7 @@ import (
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/peer"
+	"bailey/internal/strictjson"
 )
 
 // queryPatience is how long a connection may take to send its query, if the Config does not set it.
@@ -258,9 +259,8 @@ func (g *Gateway) resolveArgv(conn *peer.Conn, q *localapi.CallQuery) error {
 	if err != nil {
 		return err
 	}
-	dec := json.NewDecoder(bytes.NewReader(b)) // an input must have the types that JSON gives, wherever it comes from
-	dec.UseNumber()
-	if err := dec.Decode(&q.Input); err != nil || m.Stdin == "" {
+	// An input must have the types that JSON gives, wherever it comes from.
+	if err := strictjson.Decode(b, &q.Input); err != nil || m.Stdin == "" {
 		return err
 	}
 	if err := conn.WriteJSON(localapi.FrameInput, localapi.InputBound{Most: int(m.MostStdin)}); err != nil {
@@ -446,10 +446,7 @@ func Handle[Request, Answer any](e localapi.Endpoint[Request, Answer],
 	return Handler{e.Name, e.Command, func(ctx context.Context, request json.RawMessage, from Caller) (any, error) {
 		var r Request
 		if len(request) > 0 {
-			d := json.NewDecoder(bytes.NewReader(request))
-			d.DisallowUnknownFields()
-			d.UseNumber()
-			if err := d.Decode(&r); err != nil {
+			if err := strictjson.Decode(request, &r); err != nil {
 				return nil, bailey.Invalid.Wrap(err, "cannot read the request "+e.Name,
 					"client and gateway may be of two versions: bailey gateway stop ends the running one")
 			}

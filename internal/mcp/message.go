@@ -1,15 +1,14 @@
 package mcp
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"strconv"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"bailey/internal/strictjson"
 )
 
 // message is either a request or notification in the form of the SDK, or an answer, which counts only if the server
@@ -96,53 +95,13 @@ const maxDepth = 64
 // errSyntax means that the bytes are not JSON.
 var errSyntax = errors.New("the line is not one JSON value in UTF-8")
 
-// checkStrictJSON refuses JSON that two parsers could interpret differently, or that is too expensive: bytes that are not UTF-8,
-// an object with a duplicate key (RFC 8259, section 4, leaves its meaning open), and nesting beyond maxDepth.
+// checkStrictJSON refuses JSON that two parsers could interpret differently, or that is too expensive.
 func checkStrictJSON(data []byte) error {
-	if !utf8.Valid(data) || !json.Valid(data) {
+	err := strictjson.Check(data, maxDepth)
+	if errors.Is(err, strictjson.ErrSyntax) {
 		return errSyntax
 	}
-	type level struct {
-		keys map[string]bool // nil in an array
-		name bool            // the next string is a key
-	}
-	var stack []level
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	for {
-		tok, err := dec.Token()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return errSyntax
-		}
-		top := len(stack) - 1
-		if key, ok := tok.(string); ok && top >= 0 && stack[top].name {
-			if stack[top].keys[key] {
-				return fmt.Errorf("the key %s stands twice in one object", strconv.QuoteToASCII(printableText(key, 64)))
-			}
-			stack[top].keys[key], stack[top].name = true, false
-			continue
-		}
-		switch tok {
-		case json.Delim('{'):
-			stack = append(stack, level{keys: map[string]bool{}, name: true})
-		case json.Delim('['):
-			stack = append(stack, level{})
-		case json.Delim('}'), json.Delim(']'):
-			if stack = stack[:top]; top > 0 {
-				stack[top-1].name = stack[top-1].keys != nil
-			}
-		default:
-			if top >= 0 {
-				stack[top].name = stack[top].keys != nil
-			}
-		}
-		if len(stack) > maxDepth {
-			return fmt.Errorf("the message nests deeper than %d", maxDepth)
-		}
-	}
+	return err
 }
 
 // decodeArguments decodes the arguments of a tools/call. Missing arguments are an empty object.
@@ -153,10 +112,8 @@ func decodeArguments(raw json.RawMessage) (map[string]any, error) {
 	if err := checkStrictJSON(raw); err != nil {
 		return nil, err
 	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
 	var input map[string]any
-	if err := dec.Decode(&input); err != nil || input == nil {
+	if err := strictjson.Decode(raw, &input); err != nil || input == nil {
 		return nil, errors.New("the arguments are not an object")
 	}
 	return input, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
@@ -81,6 +82,16 @@ func IsHiddenRune(r rune) bool {
 		return false
 	}
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+}
+
+// ReplaceHidden replaces characters in a message that would control a terminal or that a reader would not see.
+func ReplaceHidden(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || IsHiddenRune(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, text)
 }
 
 // spaceLen returns the length of the white space or comment at the start of t.

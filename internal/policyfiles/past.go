@@ -1,9 +1,7 @@
 package policyfiles
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"iter"
 	"slices"
 	"strings"
@@ -13,6 +11,7 @@ import (
 	"bailey/internal/localapi"
 	"bailey/internal/policy/review"
 	"bailey/internal/receipts"
+	"bailey/internal/strictjson"
 	"bailey/pack"
 )
 
@@ -131,9 +130,7 @@ func (h RequestRebuilder) parseInput(p *review.Past, m *pack.Capability, in *bai
 	}
 	given := map[string]any{}
 	if len(raw) > 0 {
-		d := json.NewDecoder(bytes.NewReader(raw))
-		d.UseNumber()
-		if d.Decode(&given) != nil {
+		if strictjson.Decode(raw, &given) != nil {
 			return PastInput
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"bailey/internal/jail"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/strictjson"
 	"bailey/internal/workspace"
 	"bailey/pack"
 )
@@ -163,7 +164,7 @@ func readResult(text []byte) (r toolResult, err error) {
 		Stderr   *string `json:"stderr"`
 		ExitCode *int    `json:"exitCode"`
 	}
-	if err := apitype.Strictly(text, &p); err != nil {
+	if err := strictjson.Decode(text, &p); err != nil {
 		return r, err
 	}
 	if p.Stdout == nil || p.Stderr == nil || p.ExitCode == nil {

@@ -113,8 +113,8 @@ func (s *Server) planCage(ctx context.Context, r localapi.CallQuery,
 
 // unaskedRules finds them among the rules in force and the applied hooks.
 func (s *Server) unaskedRules() (u apitype.WrapUnasked) {
- u.Rules = review.OwnRules(s.Rules.Engine(), agenthook.Own()...)
- for _, h := range s.hooks.Config().Hooks {
+	u.Rules = review.OwnRules(s.Rules.Engine(), agenthook.Own()...)
+	for _, h := range s.hooks.Config().Hooks {
 		asked := slices.ContainsFunc(agenthook.Own(), func(id bailey.CapabilityID) bool {
 			return h.Matches(hook.PreToolUse{ToolName: string(id)}) || h.Matches(hook.PostToolUse{ToolName: string(id)})
 		})

@@ -26,6 +26,7 @@ import (
 	"bailey/internal/safefile"
 	"bailey/internal/settings"
 	"bailey/internal/sshsig"
+	"bailey/internal/strictjson"
 	"bailey/internal/terminal"
 	"bailey/pack"
 )
@@ -151,7 +152,7 @@ func (r *policyStore) readStored(digest string) (f policyfiles.Files, err error)
 		return f, err
 	}
 	var list []apitype.KeptFile
-	if err := apitype.Strictly(text, &list); err != nil {
+	if err := strictjson.Decode(text, &list); err != nil {
 		return f, fmt.Errorf("%s/%s.json: %w", keptPolicies, digest, err)
 	}
 	for _, k := range list {

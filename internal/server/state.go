@@ -14,6 +14,7 @@ import (
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/packstore"
 	"bailey/internal/settings"
+	"bailey/internal/strictjson"
 )
 
 // State is the state that a gateway derives from its ledger, other than receipts: the result of folding entries of some
@@ -191,7 +192,7 @@ func decodeState(folds map[string]applyEntry, events []stateEvent) (l State, ok 
 		return State{}, false
 	}
 	var w encodeState
-	if apitype.Strictly([]byte(text.String()), &w) != nil || !slices.Equal(w.Kinds, kindsOf(folds)) {
+	if strictjson.Decode([]byte(text.String()), &w) != nil || !slices.Equal(w.Kinds, kindsOf(folds)) {
 		return State{}, false
 	}
 	return w.State, true
@@ -202,5 +203,5 @@ func readPart(events []stateEvent, i int) (p snapshotPart, ok bool) {
 	if i < 0 || events[i].kind != memoryEvent {
 		return p, false
 	}
-	return p, apitype.Strictly(events[i].data, &p) == nil && p.Format == loreFormat && p.Part > 0
+	return p, strictjson.Decode(events[i].data, &p) == nil && p.Format == loreFormat && p.Part > 0
 }

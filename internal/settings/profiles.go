@@ -10,6 +10,7 @@ import (
 
 	"bailey"
 	"bailey/internal/localapi"
+	"bailey/internal/strictyaml"
 )
 
 // InUse holds the complete profiles that an operator selected last. If their files change, nothing changes until an
@@ -173,93 +174,83 @@ const (
 
 // ParseProfile parses a profile as strictly as ParseSettings. name is the file name for errors.
 func ParseProfile(name string, text []byte) (p Profile, err error) {
-	defer func() { err = inFile(name, "bailey profile use", err) }()
-	defer recoverParser(&err)
-	body, err := parseDocument(text)
-	if err != nil {
-		return Profile{}, err
-	}
-	err = readMapping(body, "part of a profile", keyReaders{
-		"description":  func(n ast.Node) (err error) { p.Description, err = wordOf(n, maxText); return err },
-		"packs":        func(n ast.Node) (err error) { p.Packs, err = activeOf(n, "packs", ""); return err },
-		"capabilities": func(n ast.Node) (err error) { p.Capabilities, err = activeOf(n, "capabilities", ".*"); return err },
-		"environment":  func(n ast.Node) (err error) { p.Environment, err = plainWord(n, ""); return err },
-		"workspaces":   func(n ast.Node) (err error) { p.Workspaces, err = workspacesOf(n); return err },
-		"endpoints":    func(n ast.Node) (err error) { p.Endpoints, err = endpointsOf(n); return err },
-		"secrets":      func(n ast.Node) (err error) { p.Secrets, err = secretsOf(n); return err },
-		"folders":      func(n ast.Node) (err error) { p.Folders, err = foldersOf(n); return err },
+	r := newReader(name, "bailey profile use")
+	r.fields(r.Body(text), "part of a profile", strictyaml.Fields{
+		"description":  r.wordField(maxText, &p.Description),
+		"packs":        r.activeField("packs", "", &p.Packs),
+		"capabilities": r.activeField("capabilities", ".*", &p.Capabilities),
+		"environment":  func(n ast.Node) { p.Environment = r.readPlainWord(n, "") },
+		"workspaces":   storeIn(&p.Workspaces, r.readWorkspaces),
+		"endpoints":    storeIn(&p.Endpoints, r.readEndpoints),
+		"secrets":      storeIn(&p.Secrets, r.readSecrets),
+		"folders":      storeIn(&p.Folders, r.readFolders),
 	})
-	if err != nil {
+	if err := r.Err(); err != nil {
 		return Profile{}, err
 	}
 	return p, nil
 }
 
-// activeOf reads packs or capability patterns, such as git.*. An empty list is an error: it would disable all
+// activeField reads packs or capability patterns, such as git.*. An empty list is an error: it would disable all
 // capabilities, and is more likely unfinished.
-func activeOf(n ast.Node, what, signs string) (list []string, err error) {
-	err = readList(n, what+" wants a list of names", func(item ast.Node) error {
-		name, err := plainWord(item, signs)
-		if err == nil && (len(list) == maxPacks || slices.Contains(list, name)) {
-			err = nodeError(item, "%s names each once, and at most %d", what, maxPacks)
+func (r reader) activeField(what, signs string, list *[]string) func(ast.Node) {
+	return func(n ast.Node) {
+		for _, item := range r.items(n, what+" wants a list of names") {
+			name := r.readPlainWord(item, signs)
+			if len(*list) == maxPacks || slices.Contains(*list, name) {
+				r.AddFault(item, "%s names each once, and at most %d", what, maxPacks)
+			}
+			*list = append(*list, name)
 		}
-		list = append(list, name)
-		return err
-	})
-	if err == nil && len(list) == 0 {
-		err = nodeError(n, "%s names at least one; leave the key out to say nothing", what)
+		if len(*list) == 0 {
+			r.AddFault(n, "%s names at least one; leave the key out to say nothing", what)
+		}
 	}
-	return list, err
 }
 
-// plainWord reads a word of lower case letters, digits, "_", "-" and the characters in signs.
-func plainWord(n ast.Node, signs string) (string, error) {
-	word, err := wordOf(n, maxRole)
-	if err == nil && strings.Trim(word, "abcdefghijklmnopqrstuvwxyz0123456789_-"+signs) != "" {
-		err = nodeError(n, "want lower case letters, digits, _ and -%s, found %q",
-			strings.Join(strings.Split(signs, ""), " "), word)
+// readPlainWord reads a word of lower case letters, digits, "_", "-" and the characters in signs.
+func (r reader) readPlainWord(n ast.Node, signs string) string {
+	word := r.readWord(n, maxRole)
+	if strings.Trim(word, "abcdefghijklmnopqrstuvwxyz0123456789_-"+signs) != "" {
+		r.AddFault(n, "want lower case letters, digits, _ and -%s, found %q", strings.Join(strings.Split(signs, ""), " "), word)
 	}
-	return word, err
+	return word
 }
 
-func secretsOf(n ast.Node) (list []SecretBind, err error) {
-	err = readList(n, "secrets wants a list of bindings", func(item ast.Node) error {
+func (r reader) readSecrets(n ast.Node) (list []SecretBind) {
+	for _, item := range r.items(n, "secrets wants a list of bindings") {
 		var b SecretBind
-		err := readMapping(item, "part of a binding", keyReaders{
-			"for":  func(n ast.Node) (err error) { b.For, err = activeOf(n, "for", ".*"); return err },
-			"name": func(n ast.Node) (err error) { b.Name, err = wordOf(n, maxRole); return err },
-			"from": func(n ast.Node) (err error) { b.From, err = wordOf(n, maxRole); return err },
+		r.fields(item, "part of a binding", strictyaml.Fields{
+			"for":  r.activeField("for", ".*", &b.For),
+			"name": r.wordField(maxRole, &b.Name),
+			"from": r.wordField(maxRole, &b.From),
 		})
-		if err == nil && (b.Name == "" || b.From == "" || len(list) == maxBindings) {
-			err = nodeError(item,
+		if b.Name == "" || b.From == "" || len(list) == maxBindings {
+			r.AddFault(item,
 				"a secret has name, as the manifest wants it, and from, as the broker lends it; there are at most %d", maxBindings)
 		}
 		list = append(list, b)
-		return err
-	})
-	return list, err
+	}
+	return list
 }
 
-func foldersOf(n ast.Node) (list []FolderBind, err error) {
-	err = readList(n, "folders wants a list of bindings", func(item ast.Node) error {
+func (r reader) readFolders(n ast.Node) (list []FolderBind) {
+	for _, item := range r.items(n, "folders wants a list of bindings") {
 		var b FolderBind
-		err := readMapping(item, "part of a binding", keyReaders{
-			"for":   func(n ast.Node) (err error) { b.For, err = activeOf(n, "for", ".*"); return err },
-			"input": func(n ast.Node) (err error) { b.Input, err = wordOf(n, maxRole); return err },
-			"path":  func(n ast.Node) (err error) { b.Path, err = wordOf(n, maxWord); return err },
+		r.fields(item, "part of a binding", strictyaml.Fields{
+			"for":   r.activeField("for", ".*", &b.For),
+			"input": r.wordField(maxRole, &b.Input),
+			"path":  r.wordField(maxWord, &b.Path),
 		})
 		switch {
-		case err != nil:
 		case b.Input == "" || len(list) == maxBindings:
-			err = nodeError(item, "a folder has input, a path input's name, and path; there are at most %d",
-				maxBindings)
+			r.AddFault(item, "a folder has input, a path input's name, and path; there are at most %d", maxBindings)
 		case !filepath.IsAbs(b.Path) || filepath.Clean(b.Path) != b.Path:
-			err = nodeError(item, "the folder %q is not an absolute, clean path", b.Path)
+			r.AddFault(item, "the folder %q is not an absolute, clean path", b.Path)
 		}
 		list = append(list, b)
-		return err
-	})
-	return list, err
+	}
+	return list
 }
 
 // allowsCapability reports whether a profile that names packs or capabilities includes this one.

@@ -8,97 +8,92 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/token"
 
 	"bailey"
 	"bailey/internal/redact"
+	"bailey/internal/strictyaml"
 )
 
-// rulesOf reads the setting redaction and tests its examples. A rule without an example is refused, because it is
+// readRedaction reads the setting redaction and tests its examples. A rule without an example is refused, because it is
 // untested.
-func rulesOf(n ast.Node) (redact.Config, error) {
-	var r redactionReader
-	err := readMapping(n, "part of redaction", keyReaders{
-		"patterns": func(n ast.Node) error { return readList(n, "patterns wants a list of patterns", r.readPattern) },
-		"allow":    func(n ast.Node) error { return readList(n, "allow wants a list of allowances", r.readAllowance) },
-		"without":  func(n ast.Node) error { return readList(n, "without wants a list of categories", r.readWithout) },
+func (r reader) readRedaction(n ast.Node) redact.Config {
+	rules := redactionReader{reader: r}
+	r.fields(n, "part of redaction", strictyaml.Fields{
+		"patterns": rules.eachItem("patterns wants a list of patterns", rules.readPattern),
+		"allow":    rules.eachItem("allow wants a list of allowances", rules.readAllowance),
+		"without":  rules.eachItem("without wants a list of categories", rules.readWithout),
 	})
-	if err != nil {
-		return redact.Config{}, err
+	if len(r.Faults) == 0 {
+		rules.compileRules()
 	}
-	if err := r.compileRules(); err != nil {
-		return redact.Config{}, err
+	if kept, err := json.Marshal(Expressions(rules.Config)); err != nil || len(kept) > maxRedaction {
+		r.AddFault(n, "the ledger would keep %d bytes of these rules, %d are allowed", len(kept), maxRedaction)
 	}
-	if kept, err := json.Marshal(Expressions(r.Config)); err != nil || len(kept) > maxRedaction {
-		return redact.Config{}, nodeError(n, "the ledger would keep %d bytes of these rules, %d are allowed", len(kept),
-			maxRedaction)
-	}
-	return r.Config, nil
+	return rules.Config
 }
 
-// redactionReader is a configuration during parsing, with the positions of its rules.
+// redactionReader is a configuration during parsing, with the nodes of its rules.
 type redactionReader struct {
+	reader
 	redact.Config
-	patterns, allow []*token.Token
-	leaves          [][]*token.Token // per pattern
+	patterns, allow []ast.Node
+	leaves          [][]ast.Node // per pattern
 }
 
-func (r *redactionReader) readPattern(n ast.Node) error {
+func (r *redactionReader) eachItem(wants string, read func(ast.Node)) func(ast.Node) {
+	return func(n ast.Node) {
+		for _, item := range r.items(n, wants) {
+			read(item)
+		}
+	}
+}
+
+func (r *redactionReader) readPattern(n ast.Node) {
 	var p redact.Pattern
-	var leaves []*token.Token
-	err := readMapping(n, "part of a pattern", keyReaders{
-		"category": readText(&p.Category), "regexp": readText(&p.Regexp), "hides": readTexts(&p.Hides, nil),
-		"leaves": readTexts(&p.Leaves, &leaves),
+	var leaves []ast.Node
+	at := strictyaml.FirstKey(n)
+	r.fields(n, "part of a pattern", strictyaml.Fields{
+		"category": r.textField(&p.Category), "regexp": r.textField(&p.Regexp), "hides": r.textsField(&p.Hides, nil),
+		"leaves": r.textsField(&p.Leaves, &leaves),
 	})
 	switch {
-	case err != nil:
-		return err
 	case p.Category == "" || p.Regexp == "":
-		return faultAt(firstToken(n), "a pattern wants a category and a regexp")
+		r.AddFault(at, "a pattern wants a category and a regexp")
 	case len(p.Hides) == 0:
-		return faultAt(firstToken(n), "the pattern of %s wants an example in hides that shows what it finds",
-			p.Category)
+		r.AddFault(at, "the pattern of %s wants an example in hides that shows what it finds", p.Category)
 	}
-	r.Patterns, r.patterns, r.leaves = append(r.Patterns, p), append(r.patterns, firstToken(n)), append(r.leaves,
-		leaves)
-	return nil
+	r.Patterns, r.patterns, r.leaves = append(r.Patterns, p), append(r.patterns, at), append(r.leaves, leaves)
 }
 
-func (r *redactionReader) readAllowance(n ast.Node) error {
+func (r *redactionReader) readAllowance(n ast.Node) {
 	var a redact.Allow
-	err := readMapping(n, "part of an allowance",
-		keyReaders{"category": readText(&a.Category), "regexp": readText(&a.Regexp),
-			"passes": readTexts(&a.Passes, nil)})
+	at := strictyaml.FirstKey(n)
+	r.fields(n, "part of an allowance", strictyaml.Fields{
+		"category": r.textField(&a.Category), "regexp": r.textField(&a.Regexp), "passes": r.textsField(&a.Passes, nil),
+	})
 	switch {
-	case err != nil:
-		return err
 	case a.Regexp == "":
-		return faultAt(firstToken(n), "an allowance wants a regexp")
+		r.AddFault(at, "an allowance wants a regexp")
 	case len(a.Passes) == 0:
-		return faultAt(firstToken(n), "the allowance %q wants an example in passes: a whole find that it lets pass",
-			a.Regexp)
+		r.AddFault(at, "the allowance %q wants an example in passes: a whole find that it lets pass", a.Regexp)
 	}
-	r.Allow, r.allow = append(r.Allow, a), append(r.allow, firstToken(n))
-	return nil
+	r.Allow, r.allow = append(r.Allow, a), append(r.allow, at)
 }
 
-func (r *redactionReader) readWithout(n ast.Node) error {
+func (r *redactionReader) readWithout(n ast.Node) {
 	var c redact.Category
-	if err := readText(&c)(n); err != nil {
-		return err
-	}
+	r.textField(&c)(n)
 	switch {
 	case !slices.Contains(redact.Categories(), c):
-		return nodeError(n, "the category %q is not built in; there is %s", c, strings.Join(redact.Categories(), ", "))
+		r.AddFault(n, "the category %q is not built in; there is %s", c, strings.Join(redact.Categories(), ", "))
 	case slices.Contains(r.Without, c):
-		return nodeError(n, "the category %q is named twice", c)
+		r.AddFault(n, "the category %q is named twice", c)
 	}
 	r.Without = append(r.Without, c)
-	return nil
 }
 
-// compileRules compiles the rules, which tests their examples. The error has the position of the first bad rule.
-func (r *redactionReader) compileRules() error {
+// compileRules compiles the rules, which tests their examples. The fault has the position of the first bad rule.
+func (r *redactionReader) compileRules() {
 	upTo := func(n int) error {
 		p := min(n, len(r.patterns))
 		_, err := redact.Compile(redact.Config{Patterns: r.Patterns[:p], Allow: r.Allow[:n-p]})
@@ -106,17 +101,17 @@ func (r *redactionReader) compileRules() error {
 	}
 	places := slices.Concat(r.patterns, r.allow)
 	if upTo(len(places)) == nil {
-		return nil
+		return
 	}
 	bad := sort.Search(len(places), func(i int) bool { return upTo(i+1) != nil })
 	why := upTo(bad + 1)
-	return &parseError{why: positionText(cmp.Or(r.failingExample(bad), places[bad])) + ": " + why.Error(),
-		cure: bailey.HintOf(why)}
+	r.AddFault(cmp.Or(r.failingExample(bad), places[bad]), "%s", why)
+	r.Hint = strings.Replace(r.Hint, "correct it", cmp.Or(bailey.HintOf(why), "correct it"), 1)
 }
 
-// failingExample returns the position of the first example in leaves in which the bad rule finds something, or nil if the rule
-// fails for another reason.
-func (r *redactionReader) failingExample(bad int) *token.Token {
+// failingExample returns the first example in leaves in which the bad rule finds something, or nil if the rule fails for
+// another reason.
+func (r *redactionReader) failingExample(bad int) ast.Node {
 	if bad >= len(r.patterns) {
 		return nil
 	}
@@ -134,38 +129,27 @@ func (r *redactionReader) failingExample(bad int) *token.Token {
 	return nil
 }
 
-// firstToken returns the first token of a mapping, its first key. The parser itself returns the colon after that key.
-func firstToken(n ast.Node) *token.Token {
-	if pairs, _ := pairsOf(n); len(pairs) > 0 {
-		return pairs[0].Key.GetToken()
-	}
-	return n.GetToken()
-}
-
-// readText reads one string.
-func readText(into *string) func(ast.Node) error {
-	return func(n ast.Node) error {
+// textField reads one string.
+func (r *redactionReader) textField(into *string) func(ast.Node) {
+	return func(n ast.Node) {
 		s, ok := n.(*ast.StringNode)
 		if !ok || s.Value == "" {
-			return nodeError(n, "wants a text; single quotes make one of anything")
+			r.AddFault(n, "wants a text; single quotes make one of anything")
+			return
 		}
 		*into = s.Value
-		return nil
 	}
 }
 
-// readTexts reads a list of strings. If at is not nil, it also returns their positions.
-func readTexts(into *[]string, at *[]*token.Token) func(ast.Node) error {
-	return func(n ast.Node) error {
-		return readList(n, "wants a list of texts", func(n ast.Node) error {
-			var s string
-			err := readText(&s)(n)
-			if *into = append(*into, s); at != nil {
-				*at = append(*at, n.GetToken())
-			}
-			return err
-		})
-	}
+// textsField reads a list of strings. If at is not nil, it also returns their nodes.
+func (r *redactionReader) textsField(into *[]string, at *[]ast.Node) func(ast.Node) {
+	return r.eachItem("wants a list of texts", func(n ast.Node) {
+		var s string
+		r.textField(&s)(n)
+		if *into = append(*into, s); at != nil {
+			*at = append(*at, n)
+		}
+	})
 }
 
 // Expressions returns a configuration without its examples, as the ledger stores it. The examples are tested already,

@@ -3,12 +3,11 @@
 package settings
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -16,6 +15,8 @@ import (
 	"bailey"
 	"bailey/internal/egress"
 	"bailey/internal/localapi"
+	"bailey/internal/strictjson"
+	"bailey/internal/strictyaml"
 )
 
 // FileName is the name of the settings file in the home.
@@ -45,9 +46,7 @@ type AgentRules struct {
 // applied.
 func (a *Applied) UnmarshalJSON(data []byte) error {
 	type plain Applied
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode((*plain)(a)); err != nil {
+	if err := strictjson.Decode(data, (*plain)(a)); err != nil {
 		return fmt.Errorf("the settings that were applied last are of another version of bailey: %w", err)
 	}
 	return nil
@@ -124,126 +123,110 @@ const (
 	maxWord      = 300 // bytes
 )
 
-func networkOf(n ast.Node) (net Network, err error) {
-	err = readMapping(n, "part of network", keyReaders{
-		"upstream":  func(n ast.Node) (err error) { net.Upstream, err = upstreamOf(n); return err },
-		"byName":    readBool("byName", &net.ByName),
-		"endpoints": func(n ast.Node) (err error) { net.Endpoints, err = endpointsOf(n); return err },
-		"sockets":   func(n ast.Node) (err error) { net.Sockets, err = socketsOf(n); return err },
+func (r reader) readNetwork(n ast.Node) (net Network) {
+	r.fields(n, "part of network", strictyaml.Fields{
+		"upstream":  storeIn(&net.Upstream, r.readUpstream),
+		"byName":    r.boolField("byName", &net.ByName),
+		"endpoints": storeIn(&net.Endpoints, r.readEndpoints),
+		"sockets":   storeIn(&net.Sockets, r.readSockets),
 	})
-	if err == nil && net.ByName && net.Upstream == "" {
-		err = nodeError(n, "byName wants upstream: it is that proxy which would resolve")
+	if net.ByName && net.Upstream == "" {
+		r.AddFault(n, "byName wants upstream: it is that proxy which would resolve")
 	}
-	return net, err
+	return net
 }
 
-// upstreamOf reads the URL of the host's proxy. A URL with a password is refused, because the ledger records the
+// readUpstream reads the URL of the host's proxy. A URL with a password is refused, because the ledger records the
 // settings.
-func upstreamOf(n ast.Node) (string, error) {
-	text, err := wordOf(n, maxWord)
-	if err != nil {
-		return "", err
-	}
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" ||
-		u.Fragment != "" {
-		return "", nodeError(n, "upstream is http://host:port, without a user")
-	}
-	e, err := bailey.ParseEndpoint(u.Host)
-	if err != nil || strings.HasPrefix(e.Host, "*") {
-		return "", nodeError(n, "upstream is http://host:port, without a user")
-	}
-	return "http://" + e.String(), nil
-}
-
-func endpointsOf(n ast.Node) (list []Reach, err error) {
-	err = readList(n, "endpoints wants a list of places", func(item ast.Node) error {
-		r, err := reachOf(item)
-		switch {
-		case err != nil:
-			return err
-		case len(list) == maxEndpoints:
-			return nodeError(item, "over the %d endpoints allowed", maxEndpoints)
-		case slices.ContainsFunc(list, func(o Reach) bool { return o.String() == r.String() }):
-			return nodeError(item, "%s is named twice", r)
+func (r reader) readUpstream(n ast.Node) string {
+	u, err := url.Parse(r.readWord(n, maxWord))
+	if err == nil && u.Scheme == "http" && u.User == nil && strings.Trim(u.Path, "/") == "" && u.RawQuery == "" &&
+		u.Fragment == "" {
+		if e, err := bailey.ParseEndpoint(u.Host); err == nil && !strings.HasPrefix(e.Host, "*") {
+			return "http://" + e.String()
 		}
-		list = append(list, r)
-		return nil
-	})
-	return list, err
+	}
+	r.AddFault(n, "upstream is http://host:port, without a user")
+	return ""
 }
 
-// reachOf reads one endpoint. An endpoint that can never be reached is an error.
-func reachOf(n ast.Node) (r Reach, err error) {
-	var e bailey.Endpoint
-	err = readMapping(n, "part of an endpoint", keyReaders{
-		"to": func(n ast.Node) error {
-			text, err := wordOf(n, maxWord)
+func (r reader) readEndpoints(n ast.Node) (list []Reach) {
+	for _, item := range r.items(n, "endpoints wants a list of places") {
+		one := r.readReach(item)
+		switch {
+		case len(list) == maxEndpoints:
+			r.AddFault(item, "over the %d endpoints allowed", maxEndpoints)
+			return list
+		case slices.ContainsFunc(list, func(o Reach) bool { return o.String() == one.String() }):
+			r.AddFault(item, "%s is named twice", one)
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+// readReach reads one endpoint. An endpoint that can never be reached is an error.
+func (r reader) readReach(n ast.Node) (one Reach) {
+	e := &one.Endpoint
+	r.fields(n, "part of an endpoint", strictyaml.Fields{
+		"to": func(n ast.Node) {
+			place, err := bailey.ParseEndpoint(r.readWord(n, maxWord))
 			if err != nil {
-				return err
-			}
-			place, err := bailey.ParseEndpoint(text)
-			if err != nil {
-				return nodeError(n, "%s; %s", err, bailey.HintOf(err))
+				r.AddFault(n, "%s; %s", err, bailey.HintOf(err))
 			}
 			e.Host, e.Port = place.Host, place.Port
-			return nil
 		},
-		"private": readBool("private", &e.Private),
-		"plain":   readBool("plain", &e.Plain),
-		"noSNI":   readBool("noSNI", &e.NoSNI),
-		"ech":     readBool("ech", &e.ECH),
-		"inspect": readBool("inspect", &e.Inspect),
-		"for":     func(n ast.Node) (err error) { r.For, err = whoOf(n); return err },
+		"private": r.boolField("private", &e.Private),
+		"plain":   r.boolField("plain", &e.Plain),
+		"noSNI":   r.boolField("noSNI", &e.NoSNI),
+		"ech":     r.boolField("ech", &e.ECH),
+		"inspect": r.boolField("inspect", &e.Inspect),
+		"for":     storeIn(&one.For, r.readCallers),
 	})
-	if err != nil {
-		return r, err
-	}
 	if e.Host == "" {
-		return r, nodeError(n, "an endpoint wants to, as in git.example.com:443")
+		r.AddFault(n, "an endpoint wants to, as in git.example.com:443")
 	}
-	if _, err := egress.NewAllowlist([]bailey.Endpoint{e}); err != nil {
-		return r, nodeError(n, "%s", err)
+	if _, err := egress.NewAllowlist([]bailey.Endpoint{*e}); err != nil {
+		r.AddFault(n, "%s", err)
 	}
-	r.Endpoint = e
-	return r, nil
+	return one
 }
 
-// whoOf reads capability patterns. The only wildcard allowed is *.
-func whoOf(n ast.Node) (list []string, err error) {
-	err = readList(n, "for wants a list of capabilities", func(item ast.Node) error {
-		who, err := wordOf(item, maxWord)
-		if err == nil && (len(list) == maxFor || slices.Contains(list, who) || strings.Trim(who, "abcdefghijklmnopqrstuvwxyz0123456789._-*") != "") {
-			err = nodeError(item, "for holds names such as http.get, git.* or %s, each once; there are at most %d",
-				ForWrap, maxFor)
+// readCallers reads capability patterns. The only wildcard allowed is *.
+func (r reader) readCallers(n ast.Node) (list []string) {
+	for _, item := range r.items(n, "for wants a list of capabilities") {
+		who := r.readWord(item, maxWord)
+		if len(list) == maxFor || slices.Contains(list, who) ||
+			strings.Trim(who, "abcdefghijklmnopqrstuvwxyz0123456789._-*") != "" {
+			r.AddFault(item, "for holds names such as http.get, git.* or %s, each once; there are at most %d", ForWrap, maxFor)
 		}
 		list = append(list, who)
-		return err
-	})
-	return list, err
+	}
+	return list
 }
 
-// readBool reads true or false.
-func readBool(what string, p *bool) func(ast.Node) error {
-	return func(n ast.Node) error {
+// boolField reads true or false.
+func (r reader) boolField(what string, p *bool) func(ast.Node) {
+	return func(n ast.Node) {
 		b, ok := n.(*ast.BoolNode)
 		if !ok {
-			return nodeError(n, "%s is true or false", what)
+			r.AddFault(n, "%s is true or false", what)
+			return
 		}
 		*p = b.Value
-		return nil
 	}
 }
 
-// countOf reads a number from 1 to most.
-func countOf(what string, most uint64, to *int) func(ast.Node) error {
-	return func(n ast.Node) error {
-		if i, ok := n.(*ast.IntegerNode); ok {
-			if v, ok := i.Value.(uint64); ok && v >= 1 && v <= most {
-				*to = int(v)
-				return nil
+// countField reads a number from 1 to most.
+func (r reader) countField(what string, most uint64, p *int) func(ast.Node) {
+	return func(n ast.Node) {
+		i, ok := n.(*ast.IntegerNode)
+		if ok {
+			if v, err := strconv.ParseUint(i.Token.Value, 0, 31); err == nil && v >= 1 && v <= most {
+				*p = int(v)
+				return
 			}
 		}
-		return nodeError(n, "%s is a number from 1 to %d", what, most)
+		r.AddFault(n, "%s is a number from 1 to %d", what, most)
 	}
 }

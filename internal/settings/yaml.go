@@ -1,9 +1,7 @@
 package settings
 
 import (
-	"cmp"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -16,15 +14,12 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
 
 	"bailey"
 	"bailey/internal/redact"
 	"bailey/internal/sshsig"
+	"bailey/internal/strictyaml"
 	"bailey/internal/workspace"
 )
 
@@ -56,206 +51,86 @@ func (c Contents) Recorded() Contents {
 	return c
 }
 
+// fileFormat is the format of settings and profiles.
+var fileFormat = strictyaml.Format{
+	Limits:  strictyaml.Limits{Bytes: MaxSettings, Flow: 4, Column: 24},
+	Unknown: "%[2]q is no %[1]s; there is %[3]s", Twice: "%[2]s is already defined",
+	NotMapping: "wants keys and values", Documents: "holds %d documents, it wants one",
+}
+
+// reader is a file of settings or a profile while it is read.
+type reader struct{ *strictyaml.File }
+
+func newReader(name, apply string) reader {
+	return reader{&strictyaml.File{Format: &fileFormat, Name: name, Hint: "correct it, then " + apply}}
+}
+
 // ParseSettings parses a settings file. It is strict: an unknown or repeated key, a workspace that is not an absolute
 // path, or a redaction rule that fails its own examples is an error with line and column.
-func ParseSettings(text []byte) (c Contents, err error) {
-	defer func() { err = inFile(FileName, "bailey init --apply", err) }()
-	defer recoverParser(&err)
-	body, err := parseDocument(text)
-	if err != nil {
-		return Contents{Workspaces: []string{}}, err
-	}
-	c.Workspaces = []string{}
-	err = readMapping(body, "setting", keyReaders{
-		"workspaces":    func(n ast.Node) (err error) { c.Workspaces, err = workspacesOf(n); return err },
-		"redaction":     func(n ast.Node) (err error) { c.Redaction, err = rulesOf(n); return err },
-		"policySigners": func(n ast.Node) (err error) { c.Signers, err = signersOf(n); return err },
-		"notify":        func(n ast.Node) (err error) { c.Notify, err = notifyOf(n); return err },
-		"approvers":     func(n ast.Node) (err error) { c.Approvers, err = approversOf(n); return err },
-		"broker":        func(n ast.Node) (err error) { c.Broker, err = brokerOf(n); return err },
-		"network":       func(n ast.Node) (err error) { c.Network, err = networkOf(n); return err },
-		"agents": func(n ast.Node) error {
-			return readMapping(n, "part of agents",
-				keyReaders{"required": readBool("required", &c.Agents.Required),
-					"listed": countOf("listed", maxListed, &c.Agents.Listed),
-					"asking": func(n ast.Node) (err error) { c.Agents.Asking, err = askingOf(n); return err }})
+func ParseSettings(text []byte) (Contents, error) {
+	r := newReader(FileName, "bailey init --apply")
+	c := Contents{Workspaces: []string{}}
+	r.fields(r.Body(text), "setting", strictyaml.Fields{
+		"workspaces":    storeIn(&c.Workspaces, r.readWorkspaces),
+		"redaction":     storeIn(&c.Redaction, r.readRedaction),
+		"policySigners": storeIn(&c.Signers, r.readSigners),
+		"notify":        storeIn(&c.Notify, r.readNotify),
+		"approvers":     storeIn(&c.Approvers, r.readApprovers),
+		"broker":        storeIn(&c.Broker, r.readBroker),
+		"network":       storeIn(&c.Network, r.readNetwork),
+		"agents": func(n ast.Node) {
+			r.fields(n, "part of agents", strictyaml.Fields{
+				"required": r.boolField("required", &c.Agents.Required),
+				"listed":   r.countField("listed", maxListed, &c.Agents.Listed),
+				"asking":   storeIn(&c.Agents.Asking, r.readAsking),
+			})
 		},
 	})
-	if err != nil {
+	if err := r.Err(); err != nil {
 		return Contents{Workspaces: []string{}}, err
 	}
 	return c, nil
 }
 
-// recoverParser converts a panic of the parser, which is third-party code, to an error about the file.
-func recoverParser(err *error) {
-	if p := recover(); p != nil {
-		*err = unreadableError(fmt.Errorf("%v", p))
-	}
+// storeIn returns a function that reads a value into p.
+func storeIn[T any](p *T, read func(ast.Node) T) func(ast.Node) {
+	return func(n ast.Node) { *p = read(n) }
 }
 
-// parseDocument returns the single document of a text, or nil if there is none.
-func parseDocument(text []byte) (ast.Node, error) {
-	if len(text) > MaxSettings || !utf8.Valid(text) {
-		return nil, unreadableError(fmt.Errorf("it is not UTF-8 of at most %d bytes", MaxSettings))
-	}
-	tokens := lexer.Tokenize(string(text))
-	if err := checkDepth(tokens); err != nil {
-		return nil, err
-	}
-	file, err := parser.Parse(tokens, 0)
-	if err != nil {
-		var at yaml.Error
-		if errors.As(err, &at) && at.GetToken() != nil {
-			return nil, faultAt(at.GetToken(), "%s", at.GetMessage())
-		}
-		return nil, unreadableError(err)
-	}
-	switch len(file.Docs) {
-	case 0:
-		return nil, nil
-	case 1:
-		return file.Docs[0].Body, nil
-	}
-	return nil, unreadableError(fmt.Errorf("it holds %d documents", len(file.Docs)))
-}
-
-// checkDepth refuses deep nesting and unneeded syntax before the recursive parser sees the text. Blocks nest by column, so
-// their column is limited. Outside braces, a line may have only one key.
-func checkDepth(tokens token.Tokens) error {
-	const nest, column = 4, 24
-	flow, keyed := 0, 0
-	for _, t := range tokens {
-		deep := false
-		switch t.Type {
-		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType, token.DirectiveType,
-			token.MappingKeyType:
-			return faultAt(t, "anchors, aliases, tags, merge keys, directives and complex keys are not read")
-		case token.SequenceStartType, token.MappingStartType:
-			flow++
-		case token.SequenceEndType, token.MappingEndType:
-			flow--
-		case token.SequenceEntryType:
-			deep = t.Position.Column > column
-		case token.MappingValueType:
-			deep = flow == 0 && (t.Position.Line == keyed || t.Prev != nil && t.Prev.Position.Column > column)
-			if flow == 0 {
-				keyed = t.Position.Line
-			}
-		}
-		if deep || flow > nest {
-			return faultAt(t, "settings are not nested so deep")
-		}
-	}
-	return nil
-}
-
-// keyReaders maps each allowed key of a mapping to the function that reads its value.
-type keyReaders map[string]func(ast.Node) error
-
-// readMapping reads a mapping. Every key must be known and may occur only once.
-func readMapping(n ast.Node, what string, known keyReaders) error {
-	pairs, ok := pairsOf(n)
-	if !ok {
-		return nodeError(n, "wants keys and values")
-	}
-	seen := map[string]bool{}
-	for _, kv := range pairs {
-		key, ok := kv.Key.(*ast.StringNode)
-		if !ok || known[key.Value] == nil {
-			return nodeError(kv.Key, "%q is no %s; there is %s", kv.Key.String(), what,
-				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
-		}
-		if seen[key.Value] {
-			return nodeError(kv.Key, "%s stands here twice", key.Value)
-		}
-		seen[key.Value] = true
-		if err := known[key.Value](kv.Value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func pairsOf(n ast.Node) ([]*ast.MappingValueNode, bool) {
-	switch n := n.(type) {
+// fields reads a mapping. Nothing is an empty mapping.
+func (r reader) fields(n ast.Node, what string, known strictyaml.Fields) {
+	switch n.(type) {
 	case nil, *ast.NullNode, *ast.CommentGroupNode:
-		return nil, true
-	case *ast.MappingNode:
-		return n.Values, true
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{n}, true
+	default:
+		r.Fields(n, what, known)
 	}
-	return nil, false
 }
 
-// readList reads a list. A null value is an empty list.
-func readList(n ast.Node, wants string, read func(ast.Node) error) error {
+// items returns the elements of a list. A null value is an empty list.
+func (r reader) items(n ast.Node, wants string) []ast.Node {
 	switch n := n.(type) {
 	case *ast.NullNode:
 	case *ast.SequenceNode:
-		for _, item := range n.Values {
-			if err := read(item); err != nil {
-				return err
-			}
-		}
+		return n.Values
 	default:
-		return nodeError(n, "%s", wants)
+		r.AddFault(n, "%s", wants)
 	}
 	return nil
-}
-
-func unreadableError(err error) error { return &parseError{why: " cannot be read", err: err} }
-
-func nodeError(n ast.Node, format string, args ...any) error {
-	return faultAt(n.GetToken(), format, args...)
-}
-
-func faultAt(at *token.Token, format string, args ...any) error {
-	return &parseError{why: positionText(at) + ": " + fmt.Sprintf(format, args...)}
-}
-
-// positionText returns the position of a token in its file.
-func positionText(at *token.Token) string {
-	if at == nil || at.Position == nil {
-		return ""
-	}
-	return fmt.Sprintf(":%d:%d", at.Position.Line, at.Position.Column)
-}
-
-// parseError is an error in a file whose name the parser does not know; see [inFile].
-type parseError struct {
-	why  string // the text after the file name
-	cure string // hint; if empty: correct it
-	err  error
-}
-
-func (m *parseError) Error() string { return "the file" + m.why }
-
-// inFile adds to an error the file name and the command that applies the corrected file.
-func inFile(name, apply string, err error) error {
-	m, ok := err.(*parseError)
-	if !ok {
-		return err
-	}
-	return bailey.Invalid.Wrap(m.err, name+m.why, cmp.Or(m.cure, "correct it")+", then "+apply)
 }
 
 // maxAsking limits the number of clients that may ask their user, maxClientName the length of their names.
 const maxAsking, maxClientName = 16, 96
 
-// askingOf reads the names of MCP clients, as the clients give them in initialize.
-func askingOf(n ast.Node) (names []string, err error) {
-	err = readList(n, "asking wants a list of names of MCP clients", func(item ast.Node) error {
-		name, err := wordOf(item, maxClientName)
-		if err == nil && (len(names) == maxAsking || slices.Contains(names, name) || strings.Contains(name, "/")) {
-			err = nodeError(item, "a client's name has no '/' and is listed only once; at most %d may be listed",
-				maxAsking)
+// readAsking reads the names of MCP clients, as the clients give them in initialize.
+func (r reader) readAsking(n ast.Node) (names []string) {
+	for _, item := range r.items(n, "asking wants a list of names of MCP clients") {
+		name := r.readWord(item, maxClientName)
+		if len(names) == maxAsking || slices.Contains(names, name) || strings.Contains(name, "/") {
+			r.AddFault(item, "a client's name has no '/' and is listed only once; at most %d may be listed", maxAsking)
 		}
 		names = append(names, name)
-		return err
-	})
-	return names, err
+	}
+	return names
 }
 
 // freshSettings is the text before the first workspace in a new settings file.
@@ -271,24 +146,25 @@ const freshSettings = `# Settings of Bailey in this home. A change takes effect 
 workspaces:
 `
 
-func workspacesOf(n ast.Node) ([]string, error) {
+func (r reader) readWorkspaces(n ast.Node) []string {
 	dirs := []string{}
-	err := readList(n, "workspaces wants a list of directories", func(item ast.Node) error {
+	for _, item := range r.items(n, "workspaces wants a list of directories") {
 		n, ok := item.(*ast.StringNode)
 		switch {
 		case len(dirs) == maxWorkspaces:
-			return nodeError(item, "over the %d workspaces allowed", maxWorkspaces)
+			r.AddFault(item, "over the %d workspaces allowed", maxWorkspaces)
+			return dirs
 		case !ok:
-			return nodeError(item, "a workspace is the path of a directory")
+			r.AddFault(item, "a workspace is the path of a directory")
 		case !filepath.IsAbs(n.Value) || filepath.Clean(n.Value) != n.Value || !isPrintable(n.Value):
-			return nodeError(item, "the workspace %q is not an absolute, clean path", n.Value)
+			r.AddFault(item, "the workspace %q is not an absolute, clean path", n.Value)
 		case slices.Contains(dirs, n.Value):
-			return nodeError(item, "the workspace %q is named twice", n.Value)
+			r.AddFault(item, "the workspace %q is named twice", n.Value)
+		default:
+			dirs = append(dirs, n.Value)
 		}
-		dirs = append(dirs, n.Value)
-		return nil
-	})
-	return dirs, err
+	}
+	return dirs
 }
 
 // AddWorkspace returns text with dir as an additional workspace. Everything else, including comments, is preserved.
@@ -320,7 +196,7 @@ func AddWorkspace(text []byte, dir string) ([]byte, error) {
 func insertWorkspace(text, dir string) string {
 	lines := strings.SplitAfter(strings.TrimRight(text, "\n")+"\n", "\n")
 	at, indent := -1, "  "
-	if list, err := workspaceList([]byte(text)); err == nil && list != nil && len(list.Values) > 0 {
+	if list := workspaceList([]byte(text)); list != nil && len(list.Values) > 0 {
 		pos := list.Values[len(list.Values)-1].GetToken().Position
 		at = pos.Line
 		if line := lines[at-1]; strings.Contains(line, "-") {
@@ -336,19 +212,10 @@ func insertWorkspace(text, dir string) string {
 }
 
 // workspaceList returns the list node, or nil if the file has none.
-func workspaceList(text []byte) (list *ast.SequenceNode, err error) {
-	defer recoverParser(&err)
-	body, err := parseDocument(text)
-	if err != nil {
-		return nil, err
-	}
-	pairs, _ := pairsOf(body)
-	for _, kv := range pairs {
-		if key, ok := kv.Key.(*ast.StringNode); ok && key.Value == "workspaces" {
-			list, _ = kv.Value.(*ast.SequenceNode)
-		}
-	}
-	return list, nil
+func workspaceList(text []byte) (list *ast.SequenceNode) {
+	r := newReader(FileName, "")
+	r.fields(r.Body(text), "", strictyaml.Fields{"workspaces": func(n ast.Node) { list, _ = n.(*ast.SequenceNode) }})
+	return list
 }
 
 // isPrintable reports whether a path can be written to a file and a terminal without escapes.
@@ -374,64 +241,64 @@ const (
 	maxRole      = 64
 )
 
-// approversOf reads the setting approvers. A name may have several keys and is one person. A key must have only one
+// readApprovers reads the setting approvers. A name may have several keys and is one person. A key must have only one
 // name, such as ada.
-func approversOf(n ast.Node) (list []Approver, err error) {
+func (r reader) readApprovers(n ast.Node) (list []Approver) {
 	var held []string
-	err = readList(n, "approvers wants a list of names with key and roles", func(item ast.Node) error {
+	for _, item := range r.items(n, "approvers wants a list of names with key and roles") {
 		if len(list) == maxApprovers {
-			return nodeError(item, "over the %d approvers allowed", maxApprovers)
+			r.AddFault(item, "over the %d approvers allowed", maxApprovers)
+			break
 		}
-		a, err := approverOf(item)
-		if err != nil {
-			return err
-		}
+		a := r.readApprover(item)
 		keys, err := sshsig.ParseKeys([]byte(a.Line()))
 		if err != nil || len(keys) != 1 || keys[0].Name != a.Name {
-			return nodeError(item, "an approver's name is a word, and its key the type and the key of a .pub file (%v)",
-				err)
+			r.AddFault(item, "an approver's name is a word, and its key the type and the key of a .pub file (%v)", err)
+			continue
 		}
 		if slices.Contains(held, keys[0].Fingerprint()) {
-			return nodeError(item, "the key of %s is named twice: one person must not answer as two", a.Name)
+			r.AddFault(item, "the key of %s is named twice: one person must not answer as two", a.Name)
 		}
 		held = append(held, keys[0].Fingerprint())
 		list = append(list, a)
-		return nil
-	})
-	return list, err
+	}
+	return list
 }
 
-func approverOf(n ast.Node) (a Approver, err error) {
-	err = readMapping(n, "part of an approver", keyReaders{
-		"name": func(n ast.Node) (err error) { a.Name, err = wordOf(n, maxSigner); return err },
-		"key":  func(n ast.Node) (err error) { a.Key, err = wordOf(n, maxSigner); return err },
-		"roles": func(n ast.Node) error {
-			return readList(n, "roles wants a list of names", func(item ast.Node) error {
-				role, err := wordOf(item, maxRole)
-				if err == nil &&
-					(len(a.Roles) == maxRoles || slices.Contains(a.Roles, role) ||
-						strings.Trim(role, "abcdefghijklmnopqrstuvwxyz0123456789._-") != "") {
-					err = nodeError(item,
+func (r reader) readApprover(n ast.Node) (a Approver) {
+	r.fields(n, "part of an approver", strictyaml.Fields{
+		"name": r.wordField(maxSigner, &a.Name),
+		"key":  r.wordField(maxSigner, &a.Key),
+		"roles": func(n ast.Node) {
+			for _, item := range r.items(n, "roles wants a list of names") {
+				role := r.readWord(item, maxRole)
+				if len(a.Roles) == maxRoles || slices.Contains(a.Roles, role) ||
+					strings.Trim(role, "abcdefghijklmnopqrstuvwxyz0123456789._-") != "" {
+					r.AddFault(item,
 						"a role is lower case letters, digits, '.', '_' or '-', and stands once; there are at most %d", maxRoles)
 				}
 				a.Roles = append(a.Roles, role)
-				return err
-			})
+			}
 		},
 	})
-	if err == nil && (a.Name == "" || a.Key == "" || strings.ContainsAny(a.Name, " \t")) {
-		err = nodeError(n, "an approver has a name and a key")
+	if a.Name == "" || a.Key == "" || strings.ContainsAny(a.Name, " \t") {
+		r.AddFault(n, "an approver has a name and a key")
 	}
-	return a, err
+	return a
 }
 
-// wordOf reads one line of text.
-func wordOf(n ast.Node, most int) (string, error) {
+// readWord reads one line of text.
+func (r reader) readWord(n ast.Node, most int) string {
 	s, ok := n.(*ast.StringNode)
 	if !ok || s.Value == "" || len(s.Value) > most || strings.ContainsAny(s.Value, "\r\n") {
-		return "", nodeError(n, "%s", fmt.Sprintf("want one line of at most %d bytes", most))
+		r.AddFault(n, "want one line of at most %d bytes", most)
+		return ""
 	}
-	return s.Value, nil
+	return s.Value
+}
+
+func (r reader) wordField(most int, p *string) func(ast.Node) {
+	return func(n ast.Node) { *p = r.readWord(n, most) }
 }
 
 // Broker says where credentials are leased.
@@ -442,46 +309,36 @@ type Broker struct {
 	CheckpointKey bool `json:"checkpointKey,omitempty"`
 }
 
-// brokerOf reads the setting broker. The uid has no default: otherwise an attacker that replaces the broker's socket
+// readBroker reads the setting broker. The uid has no default: otherwise an attacker that replaces the broker's socket
 // would be trusted.
-func brokerOf(n ast.Node) (b *Broker, err error) {
-	if _, none := n.(*ast.NullNode); none || n == nil {
-		return nil, nil
+func (r reader) readBroker(n ast.Node) *Broker {
+	if _, none := n.(*ast.NullNode); none {
+		return nil
 	}
-	b = &Broker{UID: -1}
-	err = readMapping(n, "part of broker", keyReaders{
-		"socket": func(n ast.Node) (err error) { b.Socket, err = wordOf(n, maxSigner); return err },
-		"uid": func(n ast.Node) error {
+	b := &Broker{UID: -1}
+	r.fields(n, "part of broker", strictyaml.Fields{
+		"socket": r.wordField(maxSigner, &b.Socket),
+		"uid": func(n ast.Node) {
 			i, ok := n.(*ast.IntegerNode)
 			if !ok {
-				return nodeError(n, "uid is a number: that of the broker's user (id -u bailey-broker)")
+				r.AddFault(n, "uid is a number: that of the broker's user (id -u bailey-broker)")
+				return
 			}
-			switch v := i.Value.(type) {
-			case uint64:
-				if v < 1<<31 {
-					b.UID = int(v)
-				}
-			case int64:
-				if v >= 0 && v < 1<<31 {
-					b.UID = int(v)
-				}
+			uid, err := strconv.ParseUint(i.Token.Value, 0, 31)
+			if err != nil {
+				r.AddFault(n, "%s is no uid", i.Token.Value)
 			}
-			if b.UID < 0 {
-				return nodeError(n, "%s is no uid", n)
-			}
-			return nil
+			b.UID = int(uid)
 		},
-		"checkpointKey": readBool("checkpointKey", &b.CheckpointKey),
+		"checkpointKey": r.boolField("checkpointKey", &b.CheckpointKey),
 	})
 	switch {
-	case err != nil:
-		return nil, err
 	case !filepath.IsAbs(b.Socket) || filepath.Clean(b.Socket) != b.Socket:
-		return nil, nodeError(n, "broker wants socket, the absolute path of its socket")
+		r.AddFault(n, "broker wants socket, the absolute path of its socket")
 	case b.UID < 0:
-		return nil, nodeError(n, "broker wants uid, that of the broker's user: who else listens there is not believed")
+		r.AddFault(n, "broker wants uid, that of the broker's user: who else listens there is not believed")
 	}
-	return b, nil
+	return b
 }
 
 // Notify says how users are notified of an approval request. The zero value notifies no user.
@@ -495,39 +352,35 @@ type Notify struct {
 // maxURL is the maximum length of a webhook's URL in bytes.
 const maxURL = 1024
 
-func notifyOf(n ast.Node) (c Notify, err error) {
-	err = readMapping(n, "way to notify", keyReaders{
-		"desktop": readBool("desktop", &c.Desktop),
-		"webhook": func(n ast.Node) error {
-			err := readMapping(n, "part of a webhook",
-				keyReaders{"url": func(n ast.Node) (err error) { c.Webhook, c.URL, err = webhookOf(n); return err }})
-			if err == nil && c.Webhook == "" {
-				err = nodeError(n, "a webhook has a url")
+func (r reader) readNotify(n ast.Node) (c Notify) {
+	r.fields(n, "way to notify", strictyaml.Fields{
+		"desktop": r.boolField("desktop", &c.Desktop),
+		"webhook": func(n ast.Node) {
+			r.fields(n, "part of a webhook",
+				strictyaml.Fields{"url": func(n ast.Node) { c.Webhook, c.URL = r.readWebhook(n) }})
+			if c.Webhook == "" {
+				r.AddFault(n, "a webhook has a url")
 			}
-			return err
 		},
 	})
-	return c, err
+	return c
 }
 
-// webhookOf reads a URL, which must be https, or http to this machine. No error quotes it.
-func webhookOf(n ast.Node) (shown string, whole bailey.Secret, err error) {
-	text, err := wordOf(n, maxURL)
-	if err != nil {
-		return "", whole, err
-	}
+// readWebhook reads a URL, which must be https, or http to this machine. No error quotes it.
+func (r reader) readWebhook(n ast.Node) (shown string, whole bailey.Secret) {
+	text := r.readWord(n, maxURL)
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "" || !isPrintable(text):
-		return "", whole, nodeError(n, "the url of a webhook is no url")
+		r.AddFault(n, "the url of a webhook is no url")
+		return "", whole
 	case u.User != nil || u.Fragment != "":
-		return "", whole, nodeError(n, "the url of a webhook has neither a user nor a fragment")
+		r.AddFault(n, "the url of a webhook has neither a user nor a fragment")
 	case u.Scheme != "https" && !(u.Scheme == "http" && isLocalhost(u.Hostname())):
-		return "", whole, nodeError(n,
-			"the url of a webhook is https, or http of this machine (127.0.0.1, [::1], localhost)")
+		r.AddFault(n, "the url of a webhook is https, or http of this machine (127.0.0.1, [::1], localhost)")
 	}
 	sum := sha256.Sum256([]byte(text))
-	return fmt.Sprintf("%s://%s %x", u.Scheme, u.Host, sum[:4]), bailey.NewSecret(text), nil
+	return fmt.Sprintf("%s://%s %x", u.Scheme, u.Host, sum[:4]), bailey.NewSecret(text)
 }
 
 // isLocalhost reports whether a host names this machine. It checks only the name; the address is checked when the webhook is
@@ -543,48 +396,46 @@ const (
 	maxSigner  = 1 << 10 // bytes per signer
 )
 
-// signersOf reads the setting policySigners, the keys that may sign a policy. If it is set, a policy without such a
+// readSigners reads the setting policySigners, the keys that may sign a policy. If it is set, a policy without such a
 // signature is not applied.
-func signersOf(n ast.Node) (lines []string, err error) {
-	err = readList(n, "policySigners wants a list of keys", func(item ast.Node) error {
+func (r reader) readSigners(n ast.Node) (lines []string) {
+	const form = "a signer is a name, a key's type and the key, as in: ada ssh-ed25519 AAAA…"
+	for _, item := range r.items(n, "policySigners wants a list of keys") {
 		n, ok := item.(*ast.StringNode)
 		switch {
 		case len(lines) == maxSigners:
-			return nodeError(item, "over the %d signers allowed", maxSigners)
+			r.AddFault(item, "over the %d signers allowed", maxSigners)
+			return lines
 		case !ok || len(n.Value) > maxSigner || strings.ContainsAny(n.Value, "\r\n"):
-			return nodeError(item, "a signer is a name, a key's type and the key, as in: ada ssh-ed25519 AAAA…")
+			r.AddFault(item, form)
+			continue
 		}
 		keys, err := sshsig.ParseKeys([]byte(n.Value))
-		if err != nil || len(keys) != 1 {
-			return nodeError(item, "a signer is a name, a key's type and the key, as in: ada ssh-ed25519 AAAA… (%v)",
-				err)
-		}
-		if slices.Contains(lines, n.Value) {
-			return nodeError(item, "a signer is named twice")
+		switch {
+		case err != nil || len(keys) != 1:
+			r.AddFault(item, form+" (%v)", err)
+		case slices.Contains(lines, n.Value):
+			r.AddFault(item, "a signer is named twice")
 		}
 		lines = append(lines, n.Value)
-		return nil
-	})
-	return lines, err
+	}
+	return lines
 }
 
-// socketsOf reads the sockets of daemons.
-func socketsOf(n ast.Node) (map[string]string, error) {
-	all, known := map[string]string{}, keyReaders{}
+// readSockets reads the sockets of daemons.
+func (r reader) readSockets(n ast.Node) map[string]string {
+	all, known := map[string]string{}, strictyaml.Fields{}
 	for _, daemon := range bailey.Daemons() {
-		known[daemon] = func(n ast.Node) error {
-			path, err := wordOf(n, maxWord)
-			if err == nil && (!filepath.IsAbs(path) || filepath.Clean(path) != path) {
-				err = nodeError(n, "a socket wants an absolute path without .., as in /var/run/docker.sock")
+		known[daemon] = func(n ast.Node) {
+			path := r.readWord(n, maxWord)
+			if !filepath.IsAbs(path) || filepath.Clean(path) != path {
+				r.AddFault(n, "a socket wants an absolute path without .., as in /var/run/docker.sock")
 			}
 			all[daemon] = path
-			return err
 		}
 	}
-	if err := readMapping(n, "daemon", known); err != nil {
-		return nil, err
-	}
-	return all, nil
+	r.fields(n, "daemon", known)
+	return all
 }
 
 // Sheltered refuses a daemon's socket inside a workspace: a process that can create sockets there can reach the daemon

@@ -11,6 +11,8 @@ import (
 	"unicode"
 
 	"bailey/pack"
+
+	"bailey/internal/strictyaml"
 )
 
 // Match is a search result. A higher score is better; only the order has a meaning.
@@ -164,7 +166,7 @@ func wordSimilarity(asked, word string, misspelt bool) float64 {
 		return 0.5 + 0.4*float64(short)/float64(long)
 	case long >= 3 && short-long <= 3 && strings.HasPrefix(asked, word):
 		return 0.7
-	case misspelt && short >= 4 && long >= 4 && pack.EditDistance(asked, word) <= short/3:
+	case misspelt && short >= 4 && long >= 4 && strictyaml.EditDistance(asked, word) <= short/3:
 		return 0.4
 	}
 	return 0

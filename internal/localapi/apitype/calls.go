@@ -1,12 +1,9 @@
 package apitype
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -171,19 +168,6 @@ type Spending struct {
 	Output int64         `json:"output"`
 	Spent  string        `json:"spent,omitempty"` // the limit that is reached
 	Limit  bailey.Budget `json:"limit"`
-}
-
-// Strictly decodes one JSON value. It rejects unknown fields and trailing data.
-func Strictly(data []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return fmt.Errorf("something follows: %v", err)
-	}
-	return nil
 }
 
 // DigestOf returns the SHA-256 of text, in hex.

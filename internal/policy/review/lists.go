@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"strings"
 	"sync"
 	"unicode/utf8"
 
 	"bailey"
+	"bailey/internal/strictjson"
 )
 
 // Listed is one entry of a client's permission lists in the form of Claude Code: Tool or Tool(pattern).
@@ -97,117 +97,49 @@ var toolForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(
 
 // parseSettings parses the permissions of a settings file and ignores its other settings.
 func (l *Lists) parseSettings(data []byte) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	v, err := strictValue(d, 0)
-	if err != nil {
+	if err := strictjson.Check(data, maxNested); err != nil {
 		return err
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return errors.New("something stands behind the JSON object")
-	}
-	top := v.([]member)
+	top, _ := strictjson.Members(data)
 	for _, m := range top {
-		if m.key == "permissions" {
-			list, ok := m.value.([]member)
+		if m.Name == "permissions" {
+			list, ok := strictjson.Members(m.Value)
 			if !ok {
 				return errors.New("permissions is no object")
 			}
 			return l.parsePermissions(list)
 		}
-		if strings.EqualFold(m.key, "permissions") {
-			return fmt.Errorf("the key %q is not written permissions", m.key)
+		if strings.EqualFold(m.Name, "permissions") {
+			return fmt.Errorf("the key %q is not written permissions", m.Name)
 		}
 	}
 	return errors.New("it holds no permissions")
 }
 
-func (l *Lists) parsePermissions(list []member) error {
+func (l *Lists) parsePermissions(list []strictjson.Member) error {
 	for _, m := range list {
-		if m.key != "allow" && m.key != "ask" && m.key != "deny" {
-			text, _ := json.Marshal(plainValue(m.value))
-			l.Left = append(l.Left, fmt.Sprintf("%s %s", m.key, text))
+		var value any
+		if err := strictjson.Decode(m.Value, &value); err != nil {
+			return err
+		}
+		if m.Name != "allow" && m.Name != "ask" && m.Name != "deny" {
+			text, _ := json.Marshal(value)
+			l.Left = append(l.Left, fmt.Sprintf("%s %s", m.Name, text))
 			continue
 		}
-		entries, ok := m.value.([]any)
+		entries, ok := value.([]any)
 		if !ok {
-			return fmt.Errorf("permissions.%s is no array", m.key)
+			return fmt.Errorf("permissions.%s is no array", m.Name)
 		}
 		for i, v := range entries {
 			s, ok := v.(string)
 			if !ok {
-				return fmt.Errorf("permissions.%s[%d] is no string", m.key, i)
+				return fmt.Errorf("permissions.%s[%d] is no string", m.Name, i)
 			}
-			if err := l.addEntry(Listed{m.key, s}); err != nil {
+			if err := l.addEntry(Listed{m.Name, s}); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// member is a key of a JSON object with its value.
-type member struct {
-	key   string
-	value any
-}
-
-// strictValue parses a value. It refuses a repeated key in an object, because programs differ on which one counts.
-func strictValue(d *json.Decoder, depth int) (any, error) {
-	t, err := d.Token()
-	if err != nil {
-		return nil, fmt.Errorf("it is no JSON: %w", err)
-	}
-	delim, ok := t.(json.Delim)
-	if !ok {
-		return t, nil
-	}
-	if depth == maxNested {
-		return nil, fmt.Errorf("it nests deeper than %d", maxNested)
-	}
-	list, object, seen := []any{}, []member{}, map[string]bool{}
-	for d.More() {
-		key := ""
-		if delim == '{' {
-			k, err := d.Token()
-			if err != nil {
-				return nil, fmt.Errorf("it is no JSON: %w", err)
-			}
-			if key = k.(string); seen[key] {
-				return nil, fmt.Errorf("the key %q stands twice", key)
-			}
-			seen[key] = true
-		}
-		v, err := strictValue(d, depth+1)
-		if err != nil {
-			return nil, err
-		}
-		list, object = append(list, v), append(object, member{key, v})
-	}
-	if _, err := d.Token(); err != nil {
-		return nil, fmt.Errorf("it is no JSON: %w", err)
-	}
-	if delim == '{' {
-		return object, nil
-	}
-	return list, nil
-}
-
-// plainValue converts a value to the form that encoding/json writes.
-func plainValue(v any) any {
-	switch v := v.(type) {
-	case []member:
-		m := map[string]any{}
-		for _, e := range v {
-			m[e.key] = plainValue(e.value)
-		}
-		return m
-	case []any:
-		list := make([]any, len(v))
-		for i, e := range v {
-			list[i] = plainValue(e)
-		}
-		return list
-	}
-	return v
 }

@@ -34,7 +34,7 @@ func (f Failure) String() string {
 	}
 	fmt.Fprintf(&b, ", got %s", f.Got)
 	if f.Reason != "" {
-		fmt.Fprintf(&b, "\n  %s", replaceHidden(f.Reason))
+		fmt.Fprintf(&b, "\n  %s", policy.ReplaceHidden(f.Reason))
 	}
 	for _, r := range f.Rules {
 		fmt.Fprintf(&b, "\n  by %s at %s", r.ID, r.Source)
@@ -55,16 +55,6 @@ func (f Failure) expectedRuleNames() string {
 
 // unmet is the result of a test that could not run. It never equals an expected result.
 const unmet = "error"
-
-// replaceHidden replaces characters that would control a terminal or that a reader would not see.
-func replaceHidden(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || policy.IsHiddenRune(r) {
-			return '\uFFFD'
-		}
-		return r
-	}, text)
-}
 
 // RunTests runs rule tests and returns those that fail. If fit is nil, inputs are used as written. A test that names an
 // unknown action, grant or rule fails whatever it expects, because it would prove nothing.
