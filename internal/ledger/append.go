@@ -118,6 +118,19 @@ func (l *Log) NoteCaged(ctx context.Context, kind string, data any, cage *bailey
 	return l.submitRequest(ctx, r)
 }
 
+// RecordKey records with which key the log signs from now on.
+func (l *Log) RecordKey(ctx context.Context, c audit.KeyChange) error {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	r, err := newRequest(audit.KindKey, data)
+	if err != nil {
+		return err
+	}
+	return l.submitRequest(ctx, r)
+}
+
 // submitRequest chains an entry and waits until the entry is durable or refused.
 func (l *Log) submitRequest(ctx context.Context, r *request) error {
 	if ctx.Err() != nil {
@@ -141,7 +154,8 @@ func (l *Log) enqueueRequest(r *request) (done <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return nil, unavailableError("call again: the next gateway opens the ledger anew", errors.New("ledger closed"),
+		return nil, bailey.Unavailable.Wrapf(errors.New("ledger closed"),
+			"call again: the next gateway opens the ledger anew",
 			"the gateway is ending")
 	}
 	return l.pending.done, l.chain.addRequest(l.pending, r)

@@ -117,7 +117,7 @@ func TestBodyNotStored(t *testing.T) {
 	if _, err := l.Body(r.Intent.Receipt, receipts.StdoutPart, *r.Outcome.StdoutBody); !errors.Is(err, bailey.NotFound) || !strings.Contains(err.Error(), "not stored") {
 		t.Error(err)
 	}
-	if names, err := l.bodies.dir.listNames(); err != nil || len(names) != 0 {
+	if names, err := l.bodies.dir.List(); err != nil || len(names) != 0 {
 		t.Errorf("%v %v", names, err)
 	}
 	l.bodies.spare = 1

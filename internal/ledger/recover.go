@@ -17,6 +17,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/ledger/owned"
 )
 
 // Repair is the data of a "repair" entry, which records bytes that were cut off the ledger's tail.
@@ -48,7 +49,7 @@ func (l *Log) createFirstSegment() ([]string, error) {
 		return nil, err
 	}
 	first := segmentFile(1)
-	if err := l.dir.createFile(genesisName, first, bytes.NewReader(line)); err != nil {
+	if err := l.dir.Create(genesisName, first, bytes.NewReader(line)); err != nil {
 		return nil, err
 	}
 	return []string{first}, nil
@@ -58,7 +59,7 @@ func (l *Log) createFirstSegment() ([]string, error) {
 // and prepares the writer.
 func (l *Log) recoverLedger(names []string, c Config) error {
 	name := names[len(names)-1]
-	file, err := l.dir.openRegular(name, os.O_RDWR)
+	file, err := l.dir.OpenRegular(name, os.O_RDWR)
 	if err != nil {
 		return err
 	}
@@ -77,8 +78,8 @@ func (l *Log) recoverLedger(names []string, c Config) error {
 	}
 	w.disk = w.wrap(segment{file})
 	// The lock file can be deleted and created again, so the segment is locked as well.
-	if err := lockWhole(file); err != nil {
-		return lockedError(l.dir.path, "", err)
+	if err := owned.LockFile(file); err != nil {
+		return lockedError(l.dir.Path, "", err)
 	}
 	start, err := l.dir.checkLinks(names)
 	if err != nil {
@@ -111,7 +112,7 @@ func (l *Log) verifyLastSegment(start audit.Start, newest *checkpointGuard,
 	w := &l.writer
 	state, err := start.State()
 	if err != nil {
-		return nil, damagedError(l.dir.path,
+		return nil, damagedError(l.dir.Path,
 			&audit.Bad{Segment: w.number, Entry: start.Size + 1, Reason: audit.Started, Detail: err.Error()})
 	}
 	for i, id := range start.Open {
@@ -127,7 +128,7 @@ func (l *Log) verifyLastSegment(start audit.Start, newest *checkpointGuard,
 	if errors.As(err, &bad) {
 		bad.Segment = w.number
 		if !bad.Tail || bad.Offset == 0 {
-			return nil, damagedError(l.dir.path, bad)
+			return nil, damagedError(l.dir.Path, bad)
 		}
 		err = nil
 	}
@@ -203,7 +204,7 @@ func (l *Log) cutTail(offset, size int64) error {
 	}
 	name := fmt.Sprintf("torn-%d-%d", l.chain.head.Seq+1, offset)
 	for n := 1; ; n++ {
-		err := l.dir.createFile(tornTemp, name, io.NewSectionReader(l.writer.file, offset, size-offset))
+		err := l.dir.Create(tornTemp, name, io.NewSectionReader(l.writer.file, offset, size-offset))
 		if err == nil {
 			break
 		}
@@ -212,11 +213,12 @@ func (l *Log) cutTail(offset, size int64) error {
 		}
 		name = fmt.Sprintf("torn-%d-%d.%d", l.chain.head.Seq+1, offset, n) // a crash came before the cut
 	}
-	if err := l.writer.disk.Truncate(offset); err != nil {
-		return unavailableError(diskErrorHint(err), err, "the ledger's torn tail could not be cut")
+	err := l.writer.disk.Truncate(offset)
+	if err == nil {
+		err = l.writer.disk.Sync()
 	}
-	if err := l.writer.disk.Sync(); err != nil {
-		return unavailableError(diskErrorHint(err), err, "the ledger's torn tail could not be cut")
+	if err != nil {
+		return bailey.Unavailable.Wrapf(err, owned.DiskRemedy(err), "the ledger's torn tail could not be cut")
 	}
 	l.log.Warn("the ledger had a torn tail", "entry", l.chain.head.Seq+1, "bytes", size-offset, "kept", name)
 	return nil
@@ -225,7 +227,7 @@ func (l *Log) cutTail(offset, size int64) error {
 // recordRepairs records every torn tail that was kept aside and is not recorded yet. Torn tails of earlier segments, at
 // entries up to before, are recorded already, because a segment continues only after that.
 func (l *Log) recordRepairs(recorded map[string]bool, before uint64) error {
-	names, err := l.dir.listNames()
+	names, err := l.dir.List()
 	if err != nil {
 		return err
 	}
@@ -250,7 +252,7 @@ func (l *Log) recordRepairs(recorded map[string]bool, before uint64) error {
 }
 
 func (l *Log) describeTornFile(name string) ([]byte, error) {
-	f, err := l.dir.openRegular(name, os.O_RDONLY)
+	f, err := l.dir.OpenRegular(name, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -308,7 +310,7 @@ func (l *Log) writeRequests(group []*request) error {
 func (d *directory) checkLinks(names []string) (start audit.Start, err error) {
 	var end audit.Head // of the previous segment
 	for i, name := range names {
-		f, err := d.openRegular(name, os.O_RDONLY)
+		f, err := d.OpenRegular(name, os.O_RDONLY)
 		if err != nil {
 			return audit.Start{}, err
 		}
@@ -320,7 +322,7 @@ func (d *directory) checkLinks(names []string) (start audit.Start, err error) {
 		}
 		f.Close()
 		if err != nil {
-			return audit.Start{}, damagedError(d.path,
+			return audit.Start{}, damagedError(d.Path,
 				&audit.Bad{Segment: i + 1, Entry: max(end.Seq+1, 1), Reason: audit.Started, Detail: err.Error()})
 		}
 	}
@@ -338,8 +340,8 @@ func readStartAfter(f *os.File, end audit.Head) (audit.Start, error) {
 }
 
 // firstOf returns the Start in a segment's first line.
-func firstOf(f *os.File) (audit.Start, error) {
-	line, err := bufio.NewReaderSize(io.LimitReader(f, audit.MaxLine+1), 4<<10).ReadBytes('\n')
+func firstOf(f io.ReaderAt) (audit.Start, error) {
+	line, err := bufio.NewReaderSize(io.NewSectionReader(f, 0, audit.MaxLine+1), 4<<10).ReadBytes('\n')
 	if err == io.EOF && len(line) == 0 {
 		return audit.Start{}, errors.New("the segment holds no entry")
 	}

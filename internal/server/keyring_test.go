@@ -14,6 +14,7 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/ledger"
+	"bailey/internal/ledger/notary"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/settings"
@@ -76,7 +77,7 @@ func TestCheckpointKeyAtBroker(t *testing.T) {
 		t.Errorf("%+v after %+v", now, at)
 	}
 	b.checked(t, first, key)
-	if list := (ledger.KeyFiles{Dir: b.home.Keys()}).Publics(); len(list) > 0 {
+	if list := (notary.KeyFiles{Dir: b.home.Keys()}).Publics(); len(list) > 0 {
 		t.Errorf("the home has keys: %x", list)
 	}
 	by, err := b.newKeyring(b.home).Find(key.Public())
@@ -153,7 +154,7 @@ func TestCheckpointKeyMoves(t *testing.T) {
 	if !r.OK || r.Old == nil || *r.Old != old || r.Key == old {
 		t.Errorf("%+v", r)
 	}
-	if list := (ledger.KeyFiles{Dir: b.home.Keys()}).Publics(); len(list) > 0 {
+	if list := (notary.KeyFiles{Dir: b.home.Keys()}).Publics(); len(list) > 0 {
 		t.Errorf("the home has keys: %x", list)
 	}
 	after, err := b.notary.Sign(t.Context())

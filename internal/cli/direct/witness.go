@@ -27,7 +27,7 @@ import (
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/cli"
-	"bailey/internal/ledger"
+	"bailey/internal/ledger/notary"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/safefile"
@@ -293,7 +293,7 @@ func (v witnessFlags) loadWitness() (*witness, audit.Key, error) {
 	if err != nil {
 		return nil, none, bailey.Invalid.New(err.Error(), "give --name another name")
 	}
-	key, err := audit.WitnessKey(v.name, ledger.PublicOf(private))
+	key, err := audit.WitnessKey(v.name, notary.PublicOf(private))
 	if err != nil || v.show {
 		return nil, key, err
 	}
@@ -304,7 +304,7 @@ func (v witnessFlags) loadWitness() (*witness, audit.Key, error) {
 // loadPrivateKey returns the witness's key. It is created only if both the key and the record of seen checkpoints are missing,
 // and not for --show.
 func (v witnessFlags) loadPrivateKey() (crypto.Signer, error) {
-	files, name := ledger.KeyFiles{Dir: filepath.Dir(v.file), Whose: "the witness"}, filepath.Base(v.file)
+	files, name := notary.KeyFiles{Dir: filepath.Dir(v.file), Whose: "the witness"}, filepath.Base(v.file)
 	private, err := files.Read(name)
 	if v.show {
 		return private, err
