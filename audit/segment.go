@@ -24,18 +24,6 @@ type Start struct {
 	Open []bailey.ReceiptID `json:"open"` // receipts without an outcome, in the order of their intents
 }
 
-// NewStart returns the Start of a segment that begins after head.
-func NewStart(head Head, tree Tree, open []bailey.ReceiptID) (Start, error) {
-	switch {
-	case head.Seq == 0 || head.Seq != tree.Size():
-		return Start{}, fmt.Errorf("a segment begins after the tree's %d entries, not after entry %d", tree.Size(),
-			head.Seq)
-	case len(open) > MaxCarried:
-		return Start{}, fmt.Errorf("no segment begins with %d receipts open, more than %d", len(open), MaxCarried)
-	}
-	return Start{head.Seq, head.Hash, tree.Root(), tree.Edge(), append([]bailey.ReceiptID{}, open...)}, nil
-}
-
 // ParseStart parses the data of a segment entry, which must be in its one encoding, and checks the root against the
 // edge.
 func ParseStart(data []byte) (Start, error) {

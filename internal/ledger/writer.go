@@ -192,11 +192,11 @@ func (l *Log) Rotated() <-chan struct{} { return l.rotated }
 // name when all of this is on the disk.
 func (w *writer) createSegment(c chain) (chain, writer, error) {
 	none := func(err error) (chain, writer, error) { return chain{}, writer{}, err }
-	start, err := audit.NewStart(c.head, c.tree, c.account.orderedIDs())
-	if err != nil {
-		return none(err)
+	open := c.account.orderedIDs()
+	if len(open) > audit.MaxCarried {
+		return none(fmt.Errorf("no segment begins with %d receipts open, more than %d", len(open), audit.MaxCarried))
 	}
-	data, err := json.Marshal(start)
+	data, err := json.Marshal(newStart(c.head, c.tree, open))
 	if err != nil {
 		return none(err)
 	}
@@ -224,6 +224,12 @@ func (w *writer) createSegment(c chain) (chain, writer, error) {
 		return none(err)
 	}
 	return c, next, nil
+}
+
+// newStart returns the Start of a segment that begins after head.
+func newStart(head audit.Head, tree audit.Tree, open []bailey.ReceiptID) audit.Start {
+	return audit.Start{Size: head.Seq, Head: head.Hash, Root: tree.Root(), Edge: tree.Edge(),
+		Open: append([]bailey.ReceiptID{}, open...)} // null is not in its one encoding
 }
 
 // writeFirstLine writes a segment's first line into a file that has no name in the ledger yet.

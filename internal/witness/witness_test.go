@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +20,7 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"bailey/audit"
 	"bailey/internal/localapi"
@@ -25,24 +28,20 @@ import (
 
 // grove is a log of numbered entries that can be signed at any size, and forked.
 type grove struct {
-	t      *testing.T
-	name   string
-	by     note.Signer
-	key    audit.Key
-	leaves []audit.Hash
+	t       *testing.T
+	name    string
+	private ed25519.PrivateKey
+	key     audit.Key
+	leaves  []audit.Hash
 }
 
 func newGrove(t *testing.T, name string, seed byte) *grove {
 	private := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
-	by, err := audit.NewSigner(name, private)
-	if err != nil {
-		t.Fatal(err)
-	}
 	key, err := audit.LogKey(name, private.Public().(ed25519.PublicKey))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &grove{t: t, name: name, by: by, key: key}
+	return &grove{t: t, name: name, private: private, key: key}
 }
 
 func (g *grove) grow(mark string, n int) {
@@ -53,28 +52,36 @@ func (g *grove) grow(mark string, n int) {
 
 // ask returns the request for a checkpoint of size entries, for a witness that saw old entries.
 func (g *grove) ask(old, size int) []byte {
-	p, err := audit.NewProver(uint64(size))
-	if err == nil {
-		err = p.WantConsistency(uint64(min(old, size)))
+	g.t.Helper()
+	var stored []tlog.Hash
+	read := tlog.HashReaderFunc(func(indexes []int64) (list []tlog.Hash, err error) {
+		for _, i := range indexes {
+			list = append(list, stored[i])
+		}
+		return list, nil
+	})
+	var tree audit.Tree
+	for n, l := range g.leaves[:size] {
+		more, err := tlog.StoredHashesForRecordHash(int64(n), tlog.Hash(l), read)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		stored = append(stored, more...)
+		tree.Add(l)
 	}
-	if err != nil {
-		g.t.Fatal(err)
+	var proof []audit.Hash
+	if 0 < old && old < size {
+		list, err := tlog.ProveTree(int64(size), int64(old), read)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		for _, h := range list {
+			proof = append(proof, audit.Hash(h))
+		}
 	}
-	for _, l := range g.leaves[:size] {
-		p.Add(l)
-	}
-	root, err := p.Root()
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	proof, err := p.Consistency(uint64(min(old, size)))
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	signed, err := audit.Checkpoint{Origin: g.name, Size: uint64(size), Root: root}.Sign(audit.Checkpoint{}, nil, g.by)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	text := audit.Checkpoint{Origin: g.name, Size: uint64(size), Root: tree.Root()}.Text()
+	sig := append(binary.BigEndian.AppendUint32(nil, g.key.KeyHash()), ed25519.Sign(g.private, []byte(text))...)
+	signed := fmt.Appendf(nil, "%s\n— %s %s\n", text, g.name, base64.StdEncoding.EncodeToString(sig))
 	return audit.Request{Old: uint64(old), Proof: proof, Checkpoint: signed}.Text()
 }
 
@@ -348,5 +355,31 @@ func TestWitnessAddresses(t *testing.T) {
 	}
 	if err := w.Serve(ctx, l, "", ""); !errors.Is(err, why) {
 		t.Error(err)
+	}
+}
+
+// TestCosignatureIsTheVector checks that a witness makes the bytes of the vectors of package audit, and none at a time
+// that has no form.
+func TestCosignatureIsTheVector(t *testing.T) {
+	signed, err := os.ReadFile("../../audit/testdata/signed/old.note")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _, _ := strings.Cut(string(signed), "\n\n")
+	private := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{101}, ed25519.SeedSize))
+	key, err := audit.WitnessKey("witness.example/w1", private.Public().(ed25519.PublicKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := NewCosigner(key, private, func() time.Time { return time.Unix(1001, 0) })
+	made, err := note.Sign(&note.Note{Text: text + "\n"}, by)
+	if err != nil || !bytes.HasSuffix(signed, made[len(text)+2:]) {
+		t.Errorf("%s %v", made, err)
+	}
+	for _, when := range []int64{-1, 253402300800} {
+		by := NewCosigner(key, private, func() time.Time { return time.Unix(when, 0) })
+		if _, err := by.Sign([]byte("x\n")); err == nil {
+			t.Errorf("a cosignature at %d", when)
+		}
 	}
 }

@@ -159,6 +159,9 @@ func (k KeyFiles) Publics() []ed25519.PublicKey {
 
 // PublicOf returns the public key of an Ed25519 key, or nil for another type of key.
 func PublicOf(private crypto.Signer) ed25519.PublicKey {
+	if private == nil {
+		return nil
+	}
 	public, _ := private.Public().(ed25519.PublicKey)
 	return public
 }

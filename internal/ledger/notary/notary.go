@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/mod/sumdb/note"
+
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/ledger"
@@ -121,7 +123,7 @@ func (n *Notary) announceKey(ctx context.Context, old audit.Key, by crypto.Signe
 	if by == nil {
 		by = private
 	}
-	change, err := audit.NewKeyChange(old, next, by)
+	change, err := signKeyChange(old, next, by)
 	if err != nil {
 		return audit.KeyChange{}, err
 	}
@@ -134,6 +136,24 @@ func (n *Notary) announceKey(ctx context.Context, old audit.Key, by crypto.Signe
 	}
 	n.learned = false // it is in the log and is read from there
 	return change, n.loadKeys(ctx)
+}
+
+// signKeyChange returns the announcement of the log's next key, signed by private, the private key of old. If old is the
+// zero key, next is the first key, and private must be its private key. No ledger can prove that the first key belongs
+// to the log.
+func signKeyChange(old, next audit.Key, private crypto.Signer) (c audit.KeyChange, err error) {
+	c.Key = next
+	if old != (audit.Key{}) {
+		c.Old = &old
+	}
+	if c.Signature, err = private.Sign(nil, c.SignedText(), crypto.Hash(0)); err != nil {
+		return audit.KeyChange{}, err
+	}
+	data, err := json.Marshal(c)
+	if err != nil {
+		return audit.KeyChange{}, err
+	}
+	return audit.ParseKeyChange(data)
 }
 
 // Rotate makes the log sign with another key from now on, and removes the previous private key.
@@ -221,7 +241,7 @@ func (n *Notary) Sign(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	by, err := audit.NewSigner(n.name, private)
+	by, err := newSigner(n.name, private)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +258,7 @@ func (n *Notary) Sign(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	signed, err := now.Sign(last, proof, by)
+	signed, err := signCheckpoint(now, last, proof, by)
 	if err != nil {
 		return nil, err
 	}
@@ -247,6 +267,34 @@ func (n *Notary) Sign(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	return signed, nil
+}
+
+// signer signs with a log's key. The private key may be anywhere, because it is asked for each signature.
+type signer struct {
+	audit.Key
+	private crypto.Signer
+}
+
+func newSigner(name string, private crypto.Signer) (signer, error) {
+	k, err := audit.LogKey(name, PublicOf(private))
+	return signer{k, private}, err
+}
+
+// Sign returns the signature of a note's text.
+func (s signer) Sign(text []byte) ([]byte, error) { return s.private.Sign(nil, text, crypto.Hash(0)) }
+
+// signCheckpoint returns c as a note signed by by. It signs only if proof shows that c extends last, the checkpoint
+// signed last, and only in the log's own name.
+func signCheckpoint(c, last audit.Checkpoint, proof []audit.Hash, by note.Signer) ([]byte, error) {
+	if err := c.Extends(last, proof); err != nil {
+		return nil, bailey.Conflict.Wrap(err, "the checkpoint is not signed: it does not extend the one signed last",
+			"the ledger was cut, restored or exchanged: keep it and find out which, then begin a new one")
+	}
+	if _, err := audit.ParseCheckpoint(c.Text()); err != nil || by.Name() != c.Origin {
+		return nil, bailey.Invalid.Wrap(err, "the checkpoint is not signed: it is not of the log whose key this is",
+			"a log's key carries the name of the log's origin")
+	}
+	return note.Sign(&note.Note{Text: c.Text()}, by)
 }
 
 // lastCheckpoint returns the checkpoint that was signed last, or the zero Checkpoint. If the log's keys did not sign the kept

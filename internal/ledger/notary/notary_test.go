@@ -14,9 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/mod/sumdb/note"
+
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/ledger"
+	"bailey/internal/witness"
 )
 
 // office is a log with its notary, its keys and the kept checkpoint, as on the disk.
@@ -90,6 +93,19 @@ func call(t testing.TB, l *ledger.Log) bailey.ReceiptID {
 	do(t, err)
 	do(t, seal(bailey.Outcome{Status: bailey.OK, Decision: "allow", Executed: new(true)}))
 	return in.Receipt
+}
+
+// cosign adds the cosignature of a witness to a checkpoint.
+func cosign(t *testing.T, signed []byte, name string, private ed25519.PrivateKey) ([]byte, audit.Key) {
+	t.Helper()
+	key, err := audit.WitnessKey(name, PublicOf(private))
+	do(t, err)
+	text, _, _ := bytes.Cut(signed, []byte("\n\n"))
+	line, err := note.Sign(&note.Note{Text: string(text) + "\n"}, witness.NewCosigner(key, private, time.Now))
+	do(t, err)
+	both, err := audit.Join(signed, line)
+	do(t, err)
+	return both, key
 }
 
 // TestNotaryMakesItsKeyAtFirstUse checks that the key is made at its first use, is private, is announced once and is
@@ -350,12 +366,7 @@ func TestProvesUnderWhatIsKept(t *testing.T) {
 	do(t, err)
 	_, private, err := ed25519.GenerateKey(nil)
 	do(t, err)
-	by, err := audit.NewCosigner("witness.example/w", private, time.Now)
-	do(t, err)
-	witness, err := audit.WitnessKey("witness.example/w", PublicOf(private))
-	do(t, err)
-	cosigned, err := audit.Cosign(o.sign(), audit.Trust{Keys: []audit.Key{key}}, audit.Checkpoint{}, nil, by)
-	do(t, err)
+	cosigned, witness := cosign(t, o.sign(), "witness.example/w", private)
 	do(t, o.Cosigned(ctx, cosigned))
 	late := call(t, o.log)
 	under := func(id bailey.ReceiptID, quorum int) {
@@ -413,14 +424,9 @@ func TestCosignedIsKept(t *testing.T) {
 	old := o.sign()
 	call(t, o.log)
 	signed := o.sign()
-	key, err := o.Key(context.Background())
-	do(t, err)
 	_, private, err := ed25519.GenerateKey(nil)
 	do(t, err)
-	w, err := audit.NewCosigner("witness.example/w", private, time.Now)
-	do(t, err)
-	cosigned, err := audit.Cosign(signed, audit.Trust{Keys: []audit.Key{key}}, audit.Checkpoint{}, nil, w)
-	do(t, err)
+	cosigned, _ := cosign(t, signed, "witness.example/w", private)
 	if err := o.Cosigned(context.Background(), old); !errors.Is(err, bailey.Conflict) {
 		t.Error(err)
 	}
@@ -433,10 +439,7 @@ func TestCosignedIsKept(t *testing.T) {
 	}
 	_, private, err = ed25519.GenerateKey(nil)
 	do(t, err)
-	w, err = audit.NewCosigner("witness.example/v", private, time.Now)
-	do(t, err)
-	other, err := audit.Cosign(signed, audit.Trust{Keys: []audit.Key{key}}, audit.Checkpoint{}, nil, w)
-	do(t, err)
+	other, _ := cosign(t, signed, "witness.example/v", private)
 	do(t, o.Cosigned(context.Background(), other)) // without the first cosignature
 	do(t, o.Cosigned(context.Background(), signed))
 	if n := bytes.Count(o.kept, []byte("witness.example/")); n != 2 {
