@@ -10,13 +10,7 @@ import (
 )
 
 // Leaf returns the leaf hash (RFC 6962, section 2.1) of a line, including its newline.
-func Leaf(line []byte) (h Hash) {
-	d := sha256.New()
-	d.Write([]byte{0})
-	d.Write(line)
-	d.Sum(h[:0])
-	return h
-}
+func Leaf(line []byte) Hash { return Hash(tlog.RecordHash(line)) }
 
 // Tree is the Merkle tree of RFC 6962, section 2.1, over a ledger's lines. It holds only the right edge, which is
 // enough for growing and hashing. The zero value is the empty tree. A copy is independent of the original.
@@ -79,13 +73,7 @@ func NewTree(size uint64, edge []Hash) (Tree, error) {
 }
 
 // nodeHash returns the hash of the node over left and right.
-func nodeHash(left, right Hash) Hash {
-	var b [1 + 2*sha256.Size]byte
-	b[0] = 1
-	copy(b[1:], left[:])
-	copy(b[1+sha256.Size:], right[:])
-	return sha256.Sum256(b[:])
-}
+func nodeHash(left, right Hash) Hash { return Hash(tlog.NodeHash(tlog.Hash(left), tlog.Hash(right))) }
 
 // maxSize bounds a tree, so that 63 bits can number its stored hashes.
 const maxSize = 1 << 61

@@ -137,20 +137,12 @@ func (d *directory) verifySegment(name string, to Position, state *audit.State) 
 		return nil, err
 	}
 	defer f.Close()
-	begins := to.Segment > 1
-	for e, err := range audit.Scan(io.LimitReader(f, to.Bytes), state.Head) {
-		if errors.As(err, &bad) {
-			bad.Segment = to.Segment
-			return bad, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if bad = state.Add(e, begins); bad != nil {
-			bad.Segment = to.Segment
-			return bad, nil
-		}
-		begins = false
+	err = addEntries(io.LimitReader(f, to.Bytes), to.Segment, state, func(audit.Entry) error { return nil })
+	if errors.As(err, &bad) {
+		return bad, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	if root := to.Tree.Root(); state.Tree.Root() != root {
 		return &audit.Bad{Segment: to.Segment, Entry: state.Head.Seq + 1, Reason: audit.Truncated,

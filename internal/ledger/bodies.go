@@ -436,10 +436,6 @@ func (l *Log) keepOutput(o *bailey.Outcome) {
 		if *body == nil {
 			continue
 		}
-		if l.noOutput {
-			*body = nil
-			continue
-		}
 		said, salt := commitBody(*body)
 		if err := l.bodies.writeBody(o.Receipt, part, salt, said.Bytes); err != nil {
 			said = l.notStored(o.Receipt, part, said, err)

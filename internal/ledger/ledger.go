@@ -67,9 +67,8 @@ type Config struct {
 	// Reserve is how many bytes must stay free on the disk; 0 is 64 MiB. If less is free, calls are refused, but
 	// outcomes and notes are accepted. The space for open calls does not count, because it is allocated.
 	Reserve int64
-	// Retention is how long bodies are kept in blobs/; 0 is 30 days. If NoOutput is set, no output of tools is kept.
+	// Retention is how long bodies are kept in blobs/; 0 is 30 days.
 	Retention time.Duration
-	NoOutput  bool
 	// DailyBodies bounds the bytes of bodies of one day, and AllBodies of all. Beyond that the oldest are removed. 0 is
 	// 1 GiB and 8 GiB.
 	DailyBodies, AllBodies int64
@@ -88,8 +87,7 @@ type Log struct {
 	host string
 	dir  *directory
 
-	bodies   *bodies
-	noOutput bool
+	bodies *bodies
 
 	before olderSegments     // set once
 	read   func(audit.Entry) // [Config.Read]
@@ -115,7 +113,7 @@ type Log struct {
 // the cause and the remedy.
 func New(c Config) (*Log, error) {
 	l := &Log{
-		noOutput: c.NoOutput, log: c.Log, now: c.Now, host: c.Host, read: c.Read, rotated: make(chan struct{}, 1),
+		log: c.Log, now: c.Now, host: c.Host, read: c.Read, rotated: make(chan struct{}, 1),
 		wake: make(chan struct{}, 1), pending: &group{done: make(chan struct{})}, spare: &group{},
 		stop: make(chan struct{}), gone: make(chan struct{}),
 	}

@@ -126,7 +126,6 @@ func (l *Log) verifyLastSegment(start audit.Start, newest *checkpointGuard,
 	l.chain.head, l.chain.tree = state.Head, state.Tree
 	var bad *audit.Bad
 	if errors.As(err, &bad) {
-		bad.Segment = w.number
 		if !bad.Tail || bad.Offset == 0 {
 			return nil, damagedError(l.dir.Path, bad)
 		}
@@ -152,26 +151,43 @@ func damagedError(path string, bad *audit.Bad) error {
 func (l *Log) scanEntries(r io.Reader, state *audit.State,
 	newest *checkpointGuard) (recorded map[string]bool, err error) {
 	recorded = make(map[string]bool)
-	begins := l.writer.number > 1
-	for e, err := range audit.Scan(r, state.Head) {
-		if err != nil {
-			return recorded, err
-		}
-		if bad := state.Add(e, begins); bad != nil {
-			return nil, bad
-		}
-		begins = false
+	err = addEntries(r, l.writer.number, state, func(e audit.Entry) error {
 		newest.recordRoot(&state.Tree)
 		if err := l.learnEntry(e, recorded); err != nil {
-			return nil, err
+			return err
 		}
 		l.read(e)
-	}
-	if l.chain.last.IsZero() {
-		return nil, &audit.Bad{Entry: state.Head.Seq + 1, Reason: audit.Empty,
+		return nil
+	})
+	if err == nil && l.chain.last.IsZero() {
+		err = &audit.Bad{Segment: l.writer.number, Entry: state.Head.Seq + 1, Reason: audit.Empty,
 			Detail: "the segment holds no entry: somebody emptied it"}
 	}
-	return recorded, nil
+	return recorded, err
+}
+
+// addEntries adds the entries of a segment to a state and calls do for each. If they are not in order, the error is an
+// *audit.Bad.
+func addEntries(r io.Reader, segment int, state *audit.State, do func(audit.Entry) error) error {
+	begins := segment > 1
+	for e, err := range audit.Scan(r, state.Head) {
+		var bad *audit.Bad
+		if err == nil {
+			bad = state.Add(e, begins)
+		}
+		if bad != nil || errors.As(err, &bad) {
+			bad.Segment = segment
+			return bad
+		}
+		if err == nil {
+			err = do(e)
+		}
+		if err != nil {
+			return err
+		}
+		begins = false
+	}
+	return nil
 }
 
 // learnEntry records the facts of an entry that the writer needs.
@@ -238,11 +254,11 @@ func (l *Log) recordRepairs(recorded map[string]bool, before uint64) error {
 			err == nil && entry <= before {
 			continue
 		}
-		data, err := l.describeTornFile(name)
+		repair, err := l.describeTornFile(name)
 		if err != nil {
 			return err
 		}
-		r, err := newRequest(audit.KindRepair, data)
+		r, err := encodeRequest(audit.KindRepair, repair, bailey.Internal)
 		if err != nil {
 			return err
 		}
@@ -251,18 +267,18 @@ func (l *Log) recordRepairs(recorded map[string]bool, before uint64) error {
 	return l.writeRequests(group)
 }
 
-func (l *Log) describeTornFile(name string) ([]byte, error) {
+func (l *Log) describeTornFile(name string) (r Repair, err error) {
 	f, err := l.dir.OpenRegular(name, os.O_RDONLY)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	defer f.Close()
 	sum := sha256.New()
 	n, err := io.Copy(sum, f)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", f.Name(), err)
+		return r, fmt.Errorf("reading %s: %w", f.Name(), err)
 	}
-	return json.Marshal(Repair{File: name, Bytes: n, SHA256: hex.EncodeToString(sum.Sum(nil))})
+	return Repair{File: name, Bytes: n, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
 // closeOpen writes an outcome for each receipt without one.

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -196,11 +195,7 @@ func (w *writer) createSegment(c chain) (chain, writer, error) {
 	if len(open) > audit.MaxCarried {
 		return none(fmt.Errorf("no segment begins with %d receipts open, more than %d", len(open), audit.MaxCarried))
 	}
-	data, err := json.Marshal(newStart(c.head, c.tree, open))
-	if err != nil {
-		return none(err)
-	}
-	r, err := newRequest(audit.KindSegment, data)
+	r, err := encodeRequest(audit.KindSegment, newStart(c.head, c.tree, open), bailey.Internal)
 	if err != nil {
 		return none(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"bailey"
 	"bailey/internal/ledger/owned"
@@ -208,12 +209,6 @@ func (x *Index) checkStatements(ctx context.Context) error {
 	return rows.Err()
 }
 
-// SQLite result codes that say nothing about the content of the file (sqlite.org/rescode.html).
-const (
-	sqliteBusy, sqliteLocked, sqliteNoMem, sqliteReadOnly   = 5, 6, 7, 8
-	sqliteInterrupt, sqliteIO, sqliteFull, sqliteCannotOpen = 9, 10, 13, 14
-)
-
 // classifyError makes an error stale if only a new file can fix it. These are all errors of SQLite except those of the
 // disk, of memory, and of another process that holds the file.
 func classifyError(err error) error {
@@ -222,11 +217,12 @@ func classifyError(err error) error {
 		return err
 	}
 	switch e.Code() & 0xff {
-	case sqliteBusy, sqliteLocked, sqliteNoMem, sqliteInterrupt, sqliteIO, sqliteReadOnly, sqliteCannotOpen:
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT,
+		sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
 		return bailey.Unavailable.Wrapf(err,
 			"look at the disk and who else has the file open; it may be deleted at any time",
 			"the index of receipts cannot be used")
-	case sqliteFull:
+	case sqlite3.SQLITE_FULL:
 		return bailey.Unavailable.Wrapf(err, "free some space where the index is",
 			"the index of receipts has no space")
 	}
