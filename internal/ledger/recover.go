@@ -171,18 +171,18 @@ func (l *Log) scanEntries(r io.Reader, state *audit.State,
 func addEntries(r io.Reader, segment int, state *audit.State, do func(audit.Entry) error) error {
 	begins := segment > 1
 	for e, err := range audit.Scan(r, state.Head) {
-		var bad *audit.Bad
-		if err == nil {
-			bad = state.Add(e, begins)
+		if err != nil {
+			var bad *audit.Bad
+			if errors.As(err, &bad) {
+				bad.Segment = segment
+			}
+			return err
 		}
-		if bad != nil || errors.As(err, &bad) {
+		if bad := state.Add(e, begins); bad != nil {
 			bad.Segment = segment
 			return bad
 		}
-		if err == nil {
-			err = do(e)
-		}
-		if err != nil {
+		if err := do(e); err != nil {
 			return err
 		}
 		begins = false
