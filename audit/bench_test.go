@@ -64,18 +64,3 @@ func BenchmarkSign(b *testing.B) {
 		book.sign(1, 1)
 	}
 }
-
-func BenchmarkInclusion(b *testing.B) {
-	_, leaves := someLeaves(1 << 16)
-	p, err := NewProver(1 << 16)
-	do(b, err)
-	do(b, p.WantInclusion(12345))
-	for _, l := range leaves {
-		p.Add(l)
-	}
-	for b.Loop() {
-		if _, err := p.Inclusion(12345); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -70,8 +70,7 @@ func (b *book) call(id string) {
 // rotate begins the next segment.
 func (b *book) rotate() {
 	b.t.Helper()
-	start, err := NewStart(b.head, b.tree, b.pairs.Open())
-	do(b.t, err)
+	start := newStart(b.head, b.tree, b.pairs.Open())
 	b.segments = append(b.segments, nil)
 	b.add(KindSegment, start)
 }
@@ -81,19 +80,19 @@ func (b *book) checkpoint() Checkpoint { return Checkpoint{b.name, b.tree.Size()
 // sign signs the state at size with the log's key of this number.
 func (b *book) sign(size int, key byte) []byte {
 	b.t.Helper()
-	by, err := NewSigner(b.name, private(key))
+	by, err := newSigner(b.name, private(key))
 	do(b.t, err)
-	out, err := b.roots[size].Sign(Checkpoint{}, nil, by)
+	out, err := signNote(b.roots[size], by)
 	do(b.t, err)
 	return out
 }
 
 // cosign adds the cosignature of the witness of this number, at 1000 seconds plus the number.
-func (b *book) cosign(signed []byte, logKey, witness byte) []byte {
+func (b *book) cosign(signed []byte, witness byte) []byte {
 	b.t.Helper()
-	by, err := NewCosigner(fmt.Sprintf("witness.example/w%d", witness), private(100+witness), func() time.Time { return time.Unix(1000+int64(witness), 0) })
+	by, err := newCosigner(fmt.Sprintf("witness.example/w%d", witness), private(100+witness), func() time.Time { return time.Unix(1000+int64(witness), 0) })
 	do(b.t, err)
-	out, err := Cosign(signed, Trust{Keys: []Key{b.key(logKey)}}, Checkpoint{}, nil, by)
+	out, err := cosignNote(signed, by)
 	do(b.t, err)
 	return out
 }
@@ -119,7 +118,7 @@ func (b *book) change(old, next byte) {
 	} else {
 		by = private(next)
 	}
-	c, err := NewKeyChange(before, b.key(next), by)
+	c, err := newKeyChange(before, b.key(next), by)
 	do(b.t, err)
 	b.add(KindKey, c)
 }

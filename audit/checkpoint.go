@@ -14,8 +14,6 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/mod/sumdb/note"
-
-	"bailey"
 )
 
 // MaxNote bounds a signed checkpoint in bytes.
@@ -80,38 +78,6 @@ func (c Checkpoint) Extends(old Checkpoint, proof []Hash) error {
 // Includes returns nil if proof shows that the tree of c holds leaf as the entry numbered seq.
 func (c Checkpoint) Includes(seq uint64, leaf Hash, proof []Hash) error {
 	return checkInclusion(proof, c.Size, c.Root, seq, leaf)
-}
-
-// Sign returns c as a note signed by by. It signs only if proof shows that c extends last, the checkpoint signed last,
-// and only in the log's own name.
-func (c Checkpoint) Sign(last Checkpoint, proof []Hash, by note.Signer) ([]byte, error) {
-	if err := c.Extends(last, proof); err != nil {
-		return nil, bailey.Conflict.Wrap(err, "the checkpoint is not signed: it does not extend the one signed last",
-			"the ledger was cut, restored or exchanged: keep it and find out which, then begin a new one")
-	}
-	if _, err := ParseCheckpoint(c.Text()); err != nil || by.Name() != c.Origin {
-		return nil, bailey.Invalid.Wrap(err, "the checkpoint is not signed: it is not of the log whose key this is",
-			"a log's key carries the name of the log's origin")
-	}
-	return note.Sign(&note.Note{Text: c.Text()}, by)
-}
-
-// Cosign adds a witness's cosignature to a signed note. It signs only if one of the log's keys in t has signed the
-// note, and if proof shows that the note extends last, the checkpoint that the witness saw last.
-func Cosign(signed []byte, t Trust, last Checkpoint, proof []Hash, by note.Signer) ([]byte, error) {
-	s, err := t.Open(signed)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Extends(last, proof); err != nil {
-		return nil, bailey.Conflict.Wrap(err, "the checkpoint is not cosigned: it does not extend the one seen last",
-			"this is what a witness is for: keep both checkpoints and look into the log")
-	}
-	n, err := openNote(signed, t)
-	if err != nil {
-		return nil, err
-	}
-	return note.Sign(n, by)
 }
 
 // Trust holds the keys that a verifier trusts. They must have reached it by another way than the ledger.

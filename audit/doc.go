@@ -99,7 +99,7 @@
 //	leaf hash = H( 0x00 || line )     node hash = H( 0x01 || left || right )
 //
 // The root over no entries is H of the empty string. Proofs of inclusion and of consistency are those of RFC 6962,
-// sections 2.1.1 and 2.1.2: [Prover], [Checkpoint.Includes], [Checkpoint.Extends]. To grow, a tree needs only its edge
+// sections 2.1.1 and 2.1.2: [Checkpoint.Includes], [Checkpoint.Extends]. To grow, a tree needs only its edge
 // ([Tree]).
 //
 // # Checkpoints
@@ -111,14 +111,14 @@
 //
 // with the host and origin of the genesis. A fourth line is refused. The log signs with Ed25519, signature type 0x01,
 // under a key whose name is the origin. It must sign only a checkpoint that extends the one it signed last
-// ([Checkpoint.Sign]): as many entries or more, and consistent.
+// ([Checkpoint.Extends]): as many entries or more, and consistent.
 //
 // A witness (c2sp.org/tlog-cosignature, cosignature/v1) adds a signature of type 0x04 under its own name: eight bytes,
 // big-endian, with the seconds since 1970, before the year 10000, and an Ed25519 signature over
 //
 //	"cosignature/v1\ntime " || seconds in decimal || "\n" || the note's text
 //
-// It states that at that time the witness knew of no larger tree of this origin and of no inconsistent one ([Cosign]).
+// It states that at that time the witness knew of no larger tree of this origin and of no inconsistent one.
 // Both kinds of key are written as verifier keys, NAME+ID+KEY. KEY is base64 of the type and the 32 bytes of the public
 // key, and ID is in hex the first four bytes of H( NAME || "\n" || type || public key ).
 //

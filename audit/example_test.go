@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"bailey/audit"
 )
@@ -98,17 +97,13 @@ func Example_checkpoint() {
 	fmt.Println(key)
 	fmt.Println(witness)
 
-	// The package signs the same bytes, and verifies the ledger against them.
-	by, _ := audit.NewSigner(origin, logKey)
-	also, _ := audit.NewCosigner("witness.example/w", witnessKey, func() time.Time { return time.Unix(1793696400, 0) })
+	// The package verifies the signatures, and the ledger against the checkpoint.
 	trust := audit.Trust{Keys: []audit.Key{key}, Witnesses: []audit.Key{witness}, Quorum: 1}
-	note, err := audit.Checkpoint{Origin: origin, Size: 3, Root: report.Root}.Sign(audit.Checkpoint{}, nil, by)
-	if err == nil {
-		note, err = audit.Cosign(note, audit.Trust{Keys: trust.Keys}, audit.Checkpoint{}, nil, also)
-	}
-	fmt.Println(string(note) == signed, err)
+	check := audit.Check{Trust: trust, Seen: [][]byte{[]byte(signed)}}
+	report, err := check.Verify(strings.NewReader(ledger))
+	fmt.Println(report.OK, err)
 	cut := ledger[:strings.Index(ledger, `{"hash":"3bae`)]
-	report, err = audit.Check{Trust: trust, Seen: [][]byte{note}}.Verify(strings.NewReader(cut))
+	report, err = check.Verify(strings.NewReader(cut))
 	fmt.Println(report.FirstBad, err)
 	// Output:
 	// bailey/castle/000102030405060708090a0b0c0d0e0f
@@ -123,38 +118,35 @@ func Example_checkpoint() {
 	// truncated: 3 entries were signed and 2 are left: its end was cut, or it was put back <nil>
 }
 
+// receipt is the portable receipt of the call in the ledger above, under a checkpoint that the log signed.
+const receipt = `bailey.audit/receipt/v1
+entry 2
+b7f049e44cea25a46bbfa1f09ea3f0107d8e658df5b1e0d5251ab274bd53c075
+ab9b138bc4b3ddcc738c1a20a675ef694d42068495bae4bb52ba802048d74d6a
+{"hash":"e01bdd2a03e261301a6fe1c6fcaf90aec159a19b91ea4f0ba6d10aa22304ae74","entry":{"seq":2,"time":"2026-11-03T09:00:02Z","kind":"intent","data":{"receipt":"r-1","capability":"git.status","agent":"local","host":"castle","session":"s-1","door":"cli","startedAt":"2026-11-03T09:00:02Z"}}}
+entry 3
+98ec2b58da1a7199c309507596db7594b0212ea65328d0aeeb0c891c810c7247
+{"hash":"3bae41f487f85e53b802a549ed26831c87e8909817c12cb0460761f4cc2570e9","entry":{"seq":3,"time":"2026-11-03T09:00:03Z","kind":"outcome","data":{"receipt":"r-1","outcome":"ok","decision":"allow","executed":true,"exitCode":0,"endedAt":"2026-11-03T09:00:03Z"}}}
+
+bailey/castle/000102030405060708090a0b0c0d0e0f
+3
+wbkkjTxXKeDrUNRaQqpp5a2FRQUpNzIkuszB6GEioWw=
+
+— bailey/castle/000102030405060708090a0b0c0d0e0f pG7FEDCc11o/6fNkRtr9Dum2pNqUQ6f8NnqI+qvfOlfGJ1KVi3YCMHrK8QwXuHaFX1KucW/diQrQ+p7yT9XJGiA4WQg=
+`
+
 // A receipt that can be verified without its ledger.
 func ExampleVerifyReceipt() {
-	const origin = "bailey/castle/000102030405060708090a0b0c0d0e0f"
-	private := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32))
-	key, _ := audit.LogKey(origin, private.Public().(ed25519.PublicKey))
-	by, _ := audit.NewSigner(origin, private)
-	report, _ := audit.Verify(strings.NewReader(ledger))
-	note, _ := audit.Checkpoint{Origin: origin, Size: 3, Root: report.Root}.Sign(audit.Checkpoint{}, nil, by)
-
-	entries, _ := audit.Find("r-1", 3, strings.NewReader(ledger))
-	receipt, err := audit.Prove(note, entries, strings.NewReader(ledger))
-	fmt.Printf("%s%v\n", receipt.Text(), err)
-
-	shown, err := audit.VerifyReceipt(receipt.Text(), audit.Trust{Keys: []audit.Key{key}})
+	key, _ := audit.ParseKey("bailey/castle/000102030405060708090a0b0c0d0e0f+a46ec510+AYqI4910CfGV/VLbLTy6XXLKZwm/HZQSG/N0iAG0D29c")
+	trust := audit.Trust{Keys: []audit.Key{key}}
+	shown, err := audit.VerifyReceipt([]byte(receipt), trust)
 	fmt.Println(shown.Origin, shown.Intent.Seq, shown.Outcome.Seq, shown.Outcome.Receipt, err)
+
+	_, err = audit.VerifyReceipt([]byte(strings.Replace(receipt, `"exitCode":0`, `"exitCode":1`, 1)), trust)
+	fmt.Println(err)
 	// Output:
-	// bailey.audit/receipt/v1
-	// entry 2
-	// b7f049e44cea25a46bbfa1f09ea3f0107d8e658df5b1e0d5251ab274bd53c075
-	// ab9b138bc4b3ddcc738c1a20a675ef694d42068495bae4bb52ba802048d74d6a
-	// {"hash":"e01bdd2a03e261301a6fe1c6fcaf90aec159a19b91ea4f0ba6d10aa22304ae74","entry":{"seq":2,"time":"2026-11-03T09:00:02Z","kind":"intent","data":{"receipt":"r-1","capability":"git.status","agent":"local","host":"castle","session":"s-1","door":"cli","startedAt":"2026-11-03T09:00:02Z"}}}
-	// entry 3
-	// 98ec2b58da1a7199c309507596db7594b0212ea65328d0aeeb0c891c810c7247
-	// {"hash":"3bae41f487f85e53b802a549ed26831c87e8909817c12cb0460761f4cc2570e9","entry":{"seq":3,"time":"2026-11-03T09:00:03Z","kind":"outcome","data":{"receipt":"r-1","outcome":"ok","decision":"allow","executed":true,"exitCode":0,"endedAt":"2026-11-03T09:00:03Z"}}}
-	//
-	// bailey/castle/000102030405060708090a0b0c0d0e0f
-	// 3
-	// wbkkjTxXKeDrUNRaQqpp5a2FRQUpNzIkuszB6GEioWw=
-	//
-	// — bailey/castle/000102030405060708090a0b0c0d0e0f pG7FEDCc11o/6fNkRtr9Dum2pNqUQ6f8NnqI+qvfOlfGJ1KVi3YCMHrK8QwXuHaFX1KucW/diQrQ+p7yT9XJGiA4WQg=
-	// <nil>
 	// bailey/castle/000102030405060708090a0b0c0d0e0f 2 3 r-1 <nil>
+	// entry 3 of the ledger: its hash does not follow from the entry before
 }
 
 // The bytes of a commitment to the body "hello", with a salt of 32 zeros. A real salt must be random.

@@ -309,7 +309,7 @@ func FuzzParseCheckpoint(f *testing.F) {
 // FuzzOpen checks that a note that opens is the one that was signed, except for signatures of unknown keys.
 func FuzzOpen(f *testing.F) {
 	b := day(f, 1)
-	signed := b.cosign(b.sign(6, 1), 1, 1)
+	signed := b.cosign(b.sign(6, 1), 1)
 	f.Add(signed)
 	f.Add(append(bytes.Clone(signed), "— somebody AAAAAAAA\n"...))
 	f.Add(b.sign(5, 2))
@@ -341,7 +341,7 @@ func FuzzOpen(f *testing.F) {
 func FuzzCosignature(f *testing.F) {
 	b := day(f, 1)
 	text := []byte(b.roots[5].Text())
-	by, err := NewCosigner("witness.example/w1", private(101), func() time.Time { return time.Unix(1001, 0) })
+	by, err := newCosigner("witness.example/w1", private(101), func() time.Time { return time.Unix(1001, 0) })
 	do(f, err)
 	good, err := by.Sign(text)
 	do(f, err)
@@ -397,7 +397,7 @@ func FuzzParseKey(f *testing.F) {
 func FuzzParseKeyChange(f *testing.F) {
 	b := day(f, 1)
 	for _, old := range []Key{{}, b.key(1)} {
-		c, err := NewKeyChange(old, b.key(2), private(map[bool]byte{true: 2, false: 1}[old == Key{}]))
+		c, err := newKeyChange(old, b.key(2), private(map[bool]byte{true: 2, false: 1}[old == Key{}]))
 		do(f, err)
 		data, err := json.Marshal(c)
 		do(f, err)

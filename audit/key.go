@@ -2,7 +2,6 @@ package audit
 
 import (
 	"bytes"
-	"crypto"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
@@ -11,11 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"golang.org/x/mod/sumdb/note"
 )
 
 // The signature types of c2sp.org/signed-note used here. Both are Ed25519.
@@ -144,47 +140,6 @@ func cosignedBytes(when uint64, text []byte) []byte {
 	return append(fmt.Appendf(nil, "cosignature/v1\ntime %d\n", when), text...)
 }
 
-// signer makes signatures with a Key. The private key may be anywhere, because it is asked for each signature.
-type signer struct {
-	Key
-	private crypto.Signer
-	now     func() time.Time // the clock of a witness
-}
-
-// NewSigner returns a signer for the checkpoints of the log of that origin. private must be an Ed25519 key.
-func NewSigner(origin string, private crypto.Signer) (note.Signer, error) {
-	k, err := LogKey(origin, publicOf(private))
-	return signer{Key: k, private: private}, err
-}
-
-// NewCosigner returns a signer that cosigns as the witness of that name. private must be an Ed25519 key that signs
-// nothing else. now gives the time in the cosignatures.
-func NewCosigner(name string, private crypto.Signer, now func() time.Time) (note.Signer, error) {
-	k, err := WitnessKey(name, publicOf(private))
-	return signer{Key: k, private: private, now: now}, err
-}
-
-// publicOf returns the public key, or nil if it is not Ed25519.
-func publicOf(private crypto.Signer) ed25519.PublicKey {
-	if private == nil {
-		return nil
-	}
-	public, _ := private.Public().(ed25519.PublicKey)
-	return public
-}
-
-func (s signer) Sign(text []byte) ([]byte, error) {
-	if s.kind == typeLog {
-		return s.private.Sign(nil, text, crypto.Hash(0))
-	}
-	when := s.now().Unix()
-	if when < 0 || when >= maxTime {
-		return nil, errors.New("the witness's clock is before 1970 or after 9999")
-	}
-	sig, err := s.private.Sign(nil, cosignedBytes(uint64(when), text), crypto.Hash(0))
-	return append(binary.BigEndian.AppendUint64(nil, uint64(when)), sig...), err
-}
-
 // KeyChange is the data of a "key" entry. From that entry on, the log signs with Key.
 type KeyChange struct {
 	Key       Key    `json:"key"`
@@ -192,24 +147,9 @@ type KeyChange struct {
 	Signature []byte `json:"signature"`     // by Old, or by Key if it is the first
 }
 
-// NewKeyChange announces the log's next key, signed by private, the private key of old. If old is the zero key, next is
-// the first key, and private must be its private key. No ledger can prove that the first key belongs to the log.
-func NewKeyChange(old, next Key, private crypto.Signer) (KeyChange, error) {
-	c := KeyChange{Key: next}
-	if old != (Key{}) {
-		c.Old = &old
-	}
-	sig, err := private.Sign(nil, c.signedText(), crypto.Hash(0))
-	if err != nil {
-		return KeyChange{}, err
-	}
-	c.Signature = sig
-	return c, c.checkChange()
-}
-
-// signedText returns the text that Signature signs. It cannot be a checkpoint, because the third line of a checkpoint is not
+// SignedText returns the text that Signature signs. It cannot be a checkpoint, because the third line of a checkpoint is not
 // a key.
-func (c KeyChange) signedText() []byte {
+func (c KeyChange) SignedText() []byte {
 	old := "none"
 	if c.Old != nil {
 		old = c.Old.String()
@@ -227,7 +167,7 @@ func (c KeyChange) checkChange() error {
 		return errors.New("a log's key is followed by another of the same log")
 	case c.Old != nil && c.Key.public == by.public:
 		return errors.New("the log's key is followed by itself")
-	case !ed25519.Verify(by.public[:], c.signedText(), c.Signature):
+	case !ed25519.Verify(by.public[:], c.SignedText(), c.Signature):
 		return fmt.Errorf("the change to the key %s is not signed by %s", c.Key, by)
 	}
 	return nil

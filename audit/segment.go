@@ -24,21 +24,9 @@ type Start struct {
 	Open []bailey.ReceiptID `json:"open"` // receipts without an outcome, in the order of their intents
 }
 
-// NewStart returns the Start of a segment that begins after head.
-func NewStart(head Head, tree Tree, open []bailey.ReceiptID) (Start, error) {
-	switch {
-	case head.Seq == 0 || head.Seq != tree.Size():
-		return Start{}, fmt.Errorf("a segment begins after the tree's %d entries, not after entry %d", tree.Size(),
-			head.Seq)
-	case len(open) > MaxCarried:
-		return Start{}, fmt.Errorf("no segment begins with %d receipts open, more than %d", len(open), MaxCarried)
-	}
-	return Start{head.Seq, head.Hash, tree.Root(), tree.Edge(), append([]bailey.ReceiptID{}, open...)}, nil
-}
-
-// ParseStart parses the data of a segment entry, which must be in its one encoding, and checks the root against the
+// parseStart parses the data of a segment entry, which must be in its one encoding, and checks the root against the
 // edge.
-func ParseStart(data []byte) (Start, error) {
+func parseStart(data []byte) (Start, error) {
 	var s Start
 	if json.Unmarshal(data, &s) != nil {
 		return Start{}, errors.New("a segment entry holds size, head, root, edge and the open receipts")
@@ -79,7 +67,7 @@ func ReadStart(line []byte) (Start, error) {
 	if e.Kind != KindSegment {
 		return Start{}, fmt.Errorf("a segment begins with an entry of kind %s, not %s", KindSegment, e.Kind)
 	}
-	s, err := ParseStart(e.Data)
+	s, err := parseStart(e.Data)
 	if err != nil {
 		return Start{}, err
 	}
@@ -105,7 +93,7 @@ func (s Start) State() (State, error) {
 	state := State{Head: s.After(), Tree: tree, resumed: true}
 	for i, id := range s.Open {
 		if err == nil {
-			err = state.Pairs.Intent(id, uint64(i)+1)
+			err = state.Pairs.openReceipt(id, uint64(i)+1)
 		}
 	}
 	return state, err

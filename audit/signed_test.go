@@ -126,8 +126,8 @@ func signedVectors(t *testing.T) (files map[string][]byte, cases []signedCase) {
 	whole := ledger("day", b)
 	first, second := []string{b.key(1).String()}, []string{b.key(2).String()}
 	witnesses := []string{b.witness(1).String(), b.witness(2).String()}
-	old := file("old.note", b.cosign(b.sign(5, 1), 1, 1))
-	newest := file("newest.note", b.cosign(b.cosign(b.sign(size, 2), 2, 1), 2, 2))
+	old := file("old.note", b.cosign(b.sign(5, 1), 1))
+	newest := file("newest.note", b.cosign(b.cosign(b.sign(size, 2), 1), 2))
 	replaced := file("replaced-key.note", b.sign(size, 1))
 	cut := slices.Clone(b.segments[2])
 	cut = cut[:bytes.LastIndexByte(cut[:len(cut)-1], '\n')+1]
@@ -195,8 +195,7 @@ func signedVectors(t *testing.T) (files map[string][]byte, cases []signedCase) {
 func forgeries(t *testing.T) (wrong, stolen *book) {
 	wrong = newBook(t, 1)
 	wrong.call("r-1")
-	start, err := NewStart(wrong.head, wrong.tree, nil)
-	do(t, err)
+	start := newStart(wrong.head, wrong.tree, nil)
 	start.Edge[0][0] ^= 1
 	wrong.segments = append(wrong.segments, nil)
 	wrong.add(KindSegment, start)

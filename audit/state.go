@@ -73,7 +73,7 @@ func (s *State) applyEntry(e Entry, begins bool) (Reason, error) {
 }
 
 func (s *State) checkSegmentStart(e Entry) error {
-	start, err := ParseStart(e.Data)
+	start, err := parseStart(e.Data)
 	if err != nil {
 		return err
 	}
@@ -101,15 +101,15 @@ type Pairs struct {
 func (p *Pairs) Add(e Entry) error {
 	switch e.Kind {
 	case KindIntent:
-		return p.Intent(e.Receipt, e.Seq)
+		return p.openReceipt(e.Receipt, e.Seq)
 	case KindOutcome:
-		return p.Outcome(e.Receipt)
+		return p.closeReceipt(e.Receipt)
 	}
 	return nil
 }
 
-// Intent opens a receipt with the entry numbered seq. It fails if the receipt was ever opened before.
-func (p *Pairs) Intent(id bailey.ReceiptID, seq uint64) error {
+// openReceipt opens a receipt with the entry numbered seq. It fails if the receipt was ever opened before.
+func (p *Pairs) openReceipt(id bailey.ReceiptID, seq uint64) error {
 	if p.seen == nil {
 		p.open, p.seen = make(map[bailey.ReceiptID]uint64), make(map[[16]byte]struct{})
 	}
@@ -123,8 +123,8 @@ func (p *Pairs) Intent(id bailey.ReceiptID, seq uint64) error {
 	return nil
 }
 
-// Outcome closes a receipt, which must be open.
-func (p *Pairs) Outcome(id bailey.ReceiptID) error {
+// closeReceipt closes a receipt, which must be open.
+func (p *Pairs) closeReceipt(id bailey.ReceiptID) error {
 	if _, ok := p.open[id]; ok {
 		delete(p.open, id)
 		return nil
@@ -178,8 +178,8 @@ func (p *Plans) Add(e Entry) error {
 	return nil
 }
 
-// Count returns the number of plans whose text matched the digest, and the number of plans whose text is withheld.
-func (p *Plans) Count() (recomputed, withheld int) {
+// countPlans returns the number of plans whose text matched the digest, and the number of plans whose text is withheld.
+func (p *Plans) countPlans() (recomputed, withheld int) {
 	for _, whole := range p.known {
 		if whole {
 			recomputed++

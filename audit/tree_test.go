@@ -89,14 +89,9 @@ func TestTreeKnowsTheVectors(t *testing.T) {
 func TestEveryInclusion(t *testing.T) {
 	_, leaves := someLeaves(70)
 	for size := uint64(1); size <= uint64(len(leaves)); size++ {
-		p := prover(t, size)
+		root := rootOver(leaves[:size])
 		for seq := uint64(1); seq <= size; seq++ {
-			do(t, p.WantInclusion(seq))
-		}
-		root := feed(t, p, leaves)
-		for seq := uint64(1); seq <= size; seq++ {
-			proof, err := p.Inclusion(seq)
-			do(t, err)
+			proof := inclusion(t, leaves, size, seq)
 			do(t, checkInclusion(proof, size, root, seq, leaves[seq-1]))
 			mustNot(t, "another leaf", checkInclusion(proof, size, root, seq, leaves[(seq+3)%70]))
 			mustNot(t, "no entry", checkInclusion(proof, size, root, 0, leaves[seq-1]))
@@ -124,14 +119,9 @@ func TestEveryConsistency(t *testing.T) {
 	}
 	roots = append(roots, tree.Root())
 	for size := uint64(1); size <= uint64(len(leaves)); size++ {
-		p := prover(t, size)
+		root := rootOver(leaves[:size])
 		for old := range size + 1 {
-			do(t, p.WantConsistency(old))
-		}
-		root := feed(t, p, leaves)
-		for old := range size + 1 {
-			proof, err := p.Consistency(old)
-			do(t, err)
+			proof := consistency(t, leaves, size, old)
 			do(t, checkConsistency(proof, size, root, old, roots[old]))
 			wrong := roots[old]
 			wrong[0] ^= 1
@@ -147,48 +137,12 @@ func TestEveryConsistency(t *testing.T) {
 	}
 }
 
-func TestProverRefuses(t *testing.T) {
-	_, leaves := someLeaves(9)
-	for _, size := range []uint64{0, maxSize + 1} {
-		if _, err := NewProver(size); err == nil {
-			t.Errorf("a prover of %d", size)
-		}
-	}
-	p := prover(t, 9)
-	mustNot(t, "entry 0", p.WantInclusion(0))
-	mustNot(t, "entry 10", p.WantInclusion(10))
-	mustNot(t, "size 10", p.WantConsistency(10))
-	do(t, p.WantInclusion(4))
-	for _, l := range leaves[:5] {
-		p.Add(l)
-	}
-	if _, err := p.Root(); err == nil {
-		t.Error("a root over leaves that are not there")
-	}
-	if _, err := p.Inclusion(4); err == nil {
-		t.Error("a proof over leaves that are not there")
-	}
-	feed(t, p, leaves[5:])
-	if _, err := p.Inclusion(8); err == nil {
-		t.Error("a proof that nobody wanted in time")
-	}
-}
-
-func prover(t *testing.T, size uint64) *Prover {
-	t.Helper()
-	p, err := NewProver(size)
-	do(t, err)
-	return p
-}
-
-func feed(t *testing.T, p *Prover, leaves []Hash) Hash {
-	t.Helper()
+func rootOver(leaves []Hash) Hash {
+	var tree Tree
 	for _, l := range leaves {
-		p.Add(l)
+		tree.Add(l)
 	}
-	root, err := p.Root()
-	do(t, err)
-	return root
+	return tree.Root()
 }
 
 func do(t testing.TB, err error) {

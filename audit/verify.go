@@ -74,7 +74,7 @@ func (c Check) Verify(segments ...io.Reader) (Report, error) {
 	v.checkAgainst(c)
 	v.report.Root = v.Tree.Root()
 	v.report.Open = v.Pairs.Len()
-	v.report.Plans.Recomputed, v.report.Plans.Redacted = v.Plans.Count()
+	v.report.Plans.Recomputed, v.report.Plans.Redacted = v.Plans.countPlans()
 	v.report.OK = v.report.FirstBad == nil
 	return v.report, nil
 }

@@ -20,7 +20,6 @@ import (
 	"bailey/internal/approve"
 	"bailey/internal/gate"
 	"bailey/internal/jail"
-	"bailey/internal/ledger"
 	"bailey/internal/localapi"
 	"bailey/internal/policy"
 	"bailey/internal/policyfiles"
@@ -157,7 +156,7 @@ func benchAnswers(ctx context.Context, n int) ([]answerRow, error) {
 		return nil, err
 	}
 	defer q.close()
-	raw, err := ledger.NewRaw(q.dir)
+	raw, err := newRawFile(q.dir)
 	if err != nil {
 		return nil, err
 	}

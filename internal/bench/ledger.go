@@ -67,7 +67,7 @@ func benchLedger(ctx context.Context, callers []int, window time.Duration) (rows
 		return rows, err
 	}
 	defer log.Close()
-	raw, err := ledger.NewRaw(dir)
+	raw, err := newRawFile(dir)
 	if err != nil {
 		return rows, err
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey/internal/jail"
-	"bailey/internal/ledger"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 )
@@ -106,7 +105,7 @@ func (b *jailBench) measureMCP(ctx context.Context, tell func(done, all int64)) 
 
 func (b *jailBench) mcpWays() []way {
 	var echo, door *lineClient
-	var raw *ledger.Raw
+	var raw *rawFile
 	line := []byte(strings.Repeat("x", benchLine-1) + "\n")
 	return []way{
 		{"sdk-echo", func(ctx context.Context) (err error) {
@@ -117,7 +116,7 @@ func (b *jailBench) mcpWays() []way {
 				return echo.callTool("echo", map[string]any{"message": "hi"})
 			}},
 		{"fdatasync", func(context.Context) (err error) {
-			if raw, err = ledger.NewRaw(b.dir); err == nil {
+			if raw, err = newRawFile(b.dir); err == nil {
 				b.closing = append(b.closing, func() { raw.Close() })
 			}
 			return err

@@ -31,6 +31,15 @@ func newRequest(kind string, data []byte) (*request, error) {
 	return &request{kind: kind, body: body}, nil
 }
 
+// encodeRequest is newRequest with the JSON form of data. If data has none, the error is of the kind unfit.
+func encodeRequest(kind string, data any, unfit bailey.Kind) (*request, error) {
+	raw, err := json.Marshal(data)
+	if err != nil {
+		return nil, unfit.Wrap(err, "the "+kind+" has no JSON form", "")
+	}
+	return newRequest(kind, raw)
+}
+
 // Open records an intent. When it returns without error, the intent is on the disk, and the space for its outcome is
 // reserved there. The caller must call seal exactly once, and must not pass on the result before seal returns. If seal
 // returns an error, the outcome is not durable. A second call of seal is an error and writes nothing.
@@ -43,11 +52,7 @@ func (l *Log) Open(ctx context.Context, in bailey.Intent) (seal func(bailey.Outc
 			l.bodies.removePart(in.Receipt, receipts.InputPart)
 		}
 	}()
-	data, err := json.Marshal(in)
-	if err != nil {
-		return nil, bailey.Invalid.Wrap(err, "the intent has no JSON form", "")
-	}
-	r, err := newRequest(audit.KindIntent, data)
+	r, err := encodeRequest(audit.KindIntent, in, bailey.Invalid)
 	if err != nil {
 		return nil, err
 	}
@@ -99,22 +104,27 @@ func (l *Log) NoteCaged(ctx context.Context, kind string, data any, cage *bailey
 		audit.KindKey:
 		return bailey.Internal.New("the ledger keeps entries of kind "+kind+" to itself", "")
 	}
-	raw := []byte("{}")
-	if data != nil {
-		var err error
-		if raw, err = json.Marshal(data); err != nil {
-			return bailey.Internal.Wrap(err, "the note "+kind+" has no JSON form", "")
-		}
+	if data == nil {
+		data = struct{}{}
 	}
 	plan, err := planOf(cage)
 	if err != nil {
 		return err
 	}
-	r, err := newRequest(kind, raw)
+	r, err := encodeRequest(kind, data, bailey.Internal)
 	if err != nil {
 		return err
 	}
 	r.plan = plan
+	return l.submitRequest(ctx, r)
+}
+
+// RecordKey records with which key the log signs from now on.
+func (l *Log) RecordKey(ctx context.Context, c audit.KeyChange) error {
+	r, err := encodeRequest(audit.KindKey, c, bailey.Internal)
+	if err != nil {
+		return err
+	}
 	return l.submitRequest(ctx, r)
 }
 
@@ -141,7 +151,8 @@ func (l *Log) enqueueRequest(r *request) (done <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return nil, unavailableError("call again: the next gateway opens the ledger anew", errors.New("ledger closed"),
+		return nil, bailey.Unavailable.Wrapf(errors.New("ledger closed"),
+			"call again: the next gateway opens the ledger anew",
 			"the gateway is ending")
 	}
 	return l.pending.done, l.chain.addRequest(l.pending, r)

@@ -52,11 +52,11 @@ func (d *directory) readBackward(names []string, end *audit.Head, r Recaller) er
 		switch {
 		case bad != nil && !torn:
 			bad.Segment = i + 1
-			return damagedError(d.path, bad)
+			return damagedError(d.Path, bad)
 		case bad == nil && err != nil:
 			return err
 		case end != nil && head != *end:
-			return damagedError(d.path, &audit.Bad{Segment: i + 2, Entry: end.Seq + 1, Reason: audit.Started,
+			return damagedError(d.Path, &audit.Bad{Segment: i + 2, Entry: end.Seq + 1, Reason: audit.Started,
 				Detail: fmt.Sprintf("it begins after entry %d, %s, and the segment before it ends with entry %d, %s",
 					end.Seq, end.Hash, head.Seq, head.Hash)})
 		}
@@ -71,7 +71,7 @@ func (d *directory) readBackward(names []string, end *audit.Head, r Recaller) er
 // replaySegment passes one segment to r. carries is set if the segment is not the ledger's first.
 func (d *directory) replaySegment(name string, carries bool,
 	r Recaller) (start audit.Start, head audit.Head, err error) {
-	f, err := d.openRegular(name, os.O_RDONLY)
+	f, err := d.OpenRegular(name, os.O_RDONLY)
 	if err != nil {
 		return start, head, err
 	}
@@ -79,9 +79,6 @@ func (d *directory) replaySegment(name string, carries bool,
 	if carries {
 		if start, err = firstOf(f); err != nil {
 			return start, head, &audit.Bad{Reason: audit.Started, Detail: err.Error()}
-		}
-		if _, err := f.Seek(0, io.SeekStart); err != nil {
-			return start, head, unavailableError(diskErrorHint(err), err, "reading %s", f.Name())
 		}
 	}
 	head = start.After()
@@ -108,16 +105,16 @@ type Standing struct {
 // Stand verifies as much of the durable ledger as opening does: the last segment from its first line on, and that each
 // segment before it ends where the next one begins.
 func (l *Log) Stand() (s Standing, err error) {
-	at := l.durable.Load()
+	at := l.Durable()
 	names, err := l.dir.listSegments()
 	if err != nil {
 		return s, err
 	}
-	if s.Segments, s.Entries = at.segment, at.tree.Size(); len(names) < at.segment {
+	if s.Segments, s.Entries = at.Segment, at.Tree.Size(); len(names) < at.Segment {
 		return s, bailey.Conflict.Errorf("find out who removed it; bailey audit verify shows what is left",
-			"the ledger in %s has lost %s", l.dir.path, segmentFile(at.segment))
+			"the ledger in %s has lost %s", l.dir.Path, segmentFile(at.Segment))
 	}
-	start, err := l.dir.checkLinks(names[:at.segment])
+	start, err := l.dir.checkLinks(names[:at.Segment])
 	if errors.As(err, &s.Bad) {
 		return s, nil
 	}
@@ -128,36 +125,28 @@ func (l *Log) Stand() (s Standing, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.Bad, err = l.dir.verifySegment(names[at.segment-1], at, &state)
+	s.Bad, err = l.dir.verifySegment(names[at.Segment-1], at, &state)
 	s.Verified, s.Open, s.Head = state.Head.Seq-start.Size, state.Pairs.Len(), state.Head.Hash
 	return s, err
 }
 
 // verifySegment verifies a segment up to a position, beginning with state.
-func (d *directory) verifySegment(name string, to *position, state *audit.State) (bad *audit.Bad, err error) {
-	f, err := d.openRegular(name, os.O_RDONLY)
+func (d *directory) verifySegment(name string, to Position, state *audit.State) (bad *audit.Bad, err error) {
+	f, err := d.OpenRegular(name, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	begins := to.segment > 1
-	for e, err := range audit.Scan(io.LimitReader(f, to.bytes), state.Head) {
-		if errors.As(err, &bad) {
-			bad.Segment = to.segment
-			return bad, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if bad = state.Add(e, begins); bad != nil {
-			bad.Segment = to.segment
-			return bad, nil
-		}
-		begins = false
+	err = addEntries(io.LimitReader(f, to.Bytes), to.Segment, state, func(audit.Entry) error { return nil })
+	if errors.As(err, &bad) {
+		return bad, nil
 	}
-	if root := to.tree.Root(); state.Tree.Root() != root {
-		return &audit.Bad{Segment: to.segment, Entry: state.Head.Seq + 1, Reason: audit.Truncated,
-			Detail: fmt.Sprintf("it does not hold the %d entries that were written", to.tree.Size())}, nil
+	if err != nil {
+		return nil, err
+	}
+	if root := to.Tree.Root(); state.Tree.Root() != root {
+		return &audit.Bad{Segment: to.Segment, Entry: state.Head.Seq + 1, Reason: audit.Truncated,
+			Detail: fmt.Sprintf("it does not hold the %d entries that were written", to.Tree.Size())}, nil
 	}
 	return nil, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/ledger/owned"
 	"bailey/internal/receipts"
 )
 
@@ -32,7 +33,7 @@ var bodyName = lazyRegexp(`^[A-Za-z0-9._-]{1,64}\.(input|stdout|stderr|forgotten
 // bodies is the directory blobs/ beside the segments. A file in it is 32 bytes of salt followed by the body. The
 // ledger's commitment was made from them, and the salt is gone with the file.
 type bodies struct {
-	dir   *directory
+	dir   *owned.Dir
 	log   *slog.Logger
 	now   func() time.Time
 	keep  time.Duration
@@ -49,10 +50,11 @@ type bodies struct {
 // openBodies opens the directory, creates it if it is missing, and starts its maintenance.
 func openBodies(c Config, log *slog.Logger, now func() time.Time) (*bodies, error) {
 	path := filepath.Join(c.Dir, "blobs")
-	if err := makeDir(path); err != nil {
-		return nil, unavailableError(diskErrorHint(err), err, "bodies have no directory beside the ledger")
+	if err := owned.MakeDir(path); err != nil {
+		return nil, bailey.Unavailable.Wrapf(err, owned.DiskRemedy(err),
+			"bodies have no directory beside the ledger")
 	}
-	dir, err := openDir(path)
+	dir, err := openOwned(path)
 	if err != nil {
 		return nil, err
 	}
@@ -97,10 +99,10 @@ func (b *bodies) writeBody(id bailey.ReceiptID, part string, salt audit.Salt, bo
 	if len(body) > 2*bailey.OutputCap {
 		return fmt.Errorf("%d bytes are more than is kept", len(body))
 	}
-	if n, err := freeBytes(b.dir.path); err != nil || n < uint64(b.spare) {
+	if n, err := freeBytes(b.dir.Path); err != nil || n < uint64(b.spare) {
 		return errors.Join(err, fmt.Errorf("%d bytes are free, and %d are kept in reserve", n, b.spare))
 	}
-	f, err := b.dir.openRegular(string(id)+"."+part, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	f, err := b.dir.OpenRegular(string(id)+"."+part, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return err
 	}
@@ -123,7 +125,7 @@ func (b *bodies) writeBody(id bailey.ReceiptID, part string, salt audit.Salt, bo
 
 // isForgotten reports whether the receipt's bodies were forgotten, even if its call is still open.
 func (b *bodies) isForgotten(id bailey.ReceiptID) bool {
-	_, err := os.Lstat(filepath.Join(b.dir.path, string(id)+"."+forgottenPart))
+	_, err := os.Lstat(filepath.Join(b.dir.Path, string(id)+"."+forgottenPart))
 	return err == nil
 }
 
@@ -137,7 +139,7 @@ func (b *bodies) syncBodies() {
 			b.log.Error("a body may be lost", "file", name, "err", err)
 		}
 		if len(b.fresh) == 0 {
-			if err := syncDir(b.dir.path); err != nil {
+			if err := owned.SyncDir(b.dir.Path); err != nil {
 				b.log.Error("bodies may be lost", "err", err)
 			}
 		}
@@ -145,7 +147,7 @@ func (b *bodies) syncBodies() {
 }
 
 func (b *bodies) syncFile(name string) error {
-	f, err := b.dir.openRegular(name, os.O_RDWR)
+	f, err := b.dir.OpenRegular(name, os.O_RDWR)
 	if err != nil {
 		return err
 	}
@@ -178,7 +180,7 @@ func (b *bodies) runCleanup() {
 // removeExpired removes expired bodies, whether or not a receipt names them, and forgotten bodies that a crash left. Files with
 // other names are left alone.
 func (b *bodies) removeExpired() error {
-	names, err := b.dir.listNames()
+	names, err := b.dir.List()
 	if err != nil {
 		return err
 	}
@@ -187,7 +189,7 @@ func (b *bodies) removeExpired() error {
 		if !bodyName().MatchString(name) {
 			continue
 		}
-		st, err := os.Lstat(filepath.Join(b.dir.path, name))
+		st, err := os.Lstat(filepath.Join(b.dir.Path, name))
 		if err != nil {
 			continue // another sweep was quicker
 		}
@@ -210,7 +212,7 @@ func splitBodyName(name string) (bailey.ReceiptID, string) {
 }
 
 func (b *bodies) removePart(id bailey.ReceiptID, part string) error {
-	err := b.dir.removeFile(string(id) + "." + part)
+	err := b.dir.Remove(string(id) + "." + part)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -220,7 +222,7 @@ func (b *bodies) removePart(id bailey.ReceiptID, part string) error {
 // existingParts returns the parts of a receipt that exist.
 func (b *bodies) existingParts(id bailey.ReceiptID) (parts []string) {
 	for _, part := range []string{receipts.InputPart, receipts.StdoutPart, receipts.StderrPart} {
-		if _, err := os.Lstat(filepath.Join(b.dir.path, string(id)+"."+part)); err == nil {
+		if _, err := os.Lstat(filepath.Join(b.dir.Path, string(id)+"."+part)); err == nil {
 			parts = append(parts, part)
 		}
 	}
@@ -234,18 +236,18 @@ func (b *bodies) removeAllParts(id bailey.ReceiptID) (parts []string, err error)
 		err = errors.Join(err, b.removePart(id, part))
 	}
 	if len(parts) > 0 {
-		err = errors.Join(err, syncDir(b.dir.path))
+		err = errors.Join(err, owned.SyncDir(b.dir.Path))
 	}
 	return parts, err
 }
 
 // markForgotten writes the empty file that says that a receipt's bodies were forgotten.
 func (b *bodies) markForgotten(id bailey.ReceiptID) error {
-	f, err := b.dir.openRegular(string(id)+"."+forgottenPart, os.O_WRONLY|os.O_CREATE)
+	f, err := b.dir.OpenRegular(string(id)+"."+forgottenPart, os.O_WRONLY|os.O_CREATE)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close(), syncDir(b.dir.path))
+	return errors.Join(f.Sync(), f.Close(), owned.SyncDir(b.dir.Path))
 }
 
 // readBody returns a body that matches its commitment, or an error with the reason.
@@ -256,7 +258,7 @@ func (b *bodies) readBody(id bailey.ReceiptID, part string, said bailey.Body) ([
 	if said.State != "" {
 		return none(nil, said.State)
 	}
-	f, err := b.dir.openRegular(string(id)+"."+part, os.O_RDONLY)
+	f, err := b.dir.OpenRegular(string(id)+"."+part, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		if b.isForgotten(id) {
 			return none(nil, "it was forgotten")
@@ -324,14 +326,14 @@ type file struct {
 // removes the oldest of all. It removes a tenth more than it must, because it reads the whole directory and should not
 // do so for every body.
 func (b *bodies) enforceLimits() error {
-	names, err := b.dir.listNames()
+	names, err := b.dir.List()
 	if err != nil {
 		return err
 	}
 	var files []file
 	day, all := map[int64]int64{}, int64(0)
 	for _, name := range names {
-		st, err := os.Lstat(filepath.Join(b.dir.path, name))
+		st, err := os.Lstat(filepath.Join(b.dir.Path, name))
 		if err != nil || !bodyName().MatchString(name) || !st.Mode().IsRegular() || st.Size() == 0 {
 			continue // gone meanwhile, not a body, or the mark of a forgotten receipt
 		}
@@ -403,7 +405,7 @@ func (l *Log) Forget(ctx context.Context, f receipts.Forgotten) (receipts.Forgot
 		_, err = l.bodies.removeAllParts(f.Receipt)
 	}
 	if err != nil {
-		return f, unavailableError(diskErrorHint(err)+"; then forget it once more", err,
+		return f, bailey.Unavailable.Wrapf(err, owned.DiskRemedy(err)+"; then forget it once more",
 			"the bodies of %s are not all gone", f.Receipt)
 	}
 	return f, nil
@@ -434,10 +436,6 @@ func (l *Log) keepOutput(o *bailey.Outcome) {
 		if *body == nil {
 			continue
 		}
-		if l.noOutput {
-			*body = nil
-			continue
-		}
 		said, salt := commitBody(*body)
 		if err := l.bodies.writeBody(o.Receipt, part, salt, said.Bytes); err != nil {
 			said = l.notStored(o.Receipt, part, said, err)
@@ -453,7 +451,7 @@ func (l *Log) notStored(id bailey.ReceiptID, part string, said *bailey.Body, err
 
 // Body returns a part that is kept beside the ledger and matches its commitment, or an error with the reason.
 func (r *Reader) Body(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, error) {
-	dir, err := openDir(filepath.Join(r.dir, "blobs"))
+	dir, err := openOwned(filepath.Join(r.dir, "blobs"))
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -30,10 +33,9 @@ func kept(t *testing.T, dir string) audit.Check {
 	private := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 	key, err := audit.LogKey(name, private.Public().(ed25519.PublicKey))
 	do(t, err)
-	by, err := audit.NewSigner(name, private)
-	do(t, err)
-	signed, err := audit.Checkpoint{Origin: name, Size: r.Entries, Root: r.Root}.Sign(audit.Checkpoint{}, nil, by)
-	do(t, err)
+	text := audit.Checkpoint{Origin: name, Size: r.Entries, Root: r.Root}.Text()
+	sig := append(binary.BigEndian.AppendUint32(nil, key.KeyHash()), ed25519.Sign(private, []byte(text))...)
+	signed := fmt.Appendf(nil, "%s\n— %s %s\n", text, name, base64.StdEncoding.EncodeToString(sig))
 	return audit.Check{Trust: audit.Trust{Keys: []audit.Key{key}}, Seen: [][]byte{signed}}
 }
 

@@ -56,8 +56,6 @@ func child(role, dir string) error {
 		return childRotates(dir, role)
 	case "file-limit":
 		return childFileLimit(dir)
-	case "full-index":
-		return childFullIndex(dir)
 	case "full-disk":
 		return childFullDisk(dir)
 	}

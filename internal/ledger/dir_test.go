@@ -93,14 +93,7 @@ func TestHostileFiles(t *testing.T) {
 }
 
 func TestForeignOwner(t *testing.T) {
-	own := unix.Stat_t{Mode: unix.S_IFREG | 0o600, Nlink: 1, Uid: 1000}
-	if err := checkStat(&own, unix.S_IFREG, 0o600, 1000); err != nil {
-		t.Error(err)
-	}
-	if err := checkStat(&own, unix.S_IFREG, 0o600, 1001); err == nil || !strings.Contains(err.Error(), "uid 1000") {
-		t.Error(err)
-	}
-	if os.Geteuid() == 0 { // only root can change the owner; otherwise the check above must do
+	if os.Geteuid() == 0 { // only root can change the owner; otherwise the test of package owned must do
 		dir := place(t)
 		do(t, open(t, Config{Dir: dir}).Close())
 		do(t, os.Chown(first(dir), 12345, 12345))

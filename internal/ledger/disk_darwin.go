@@ -1,11 +1,17 @@
 package ledger
 
-import "golang.org/x/sys/unix"
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"bailey/internal/ledger/owned"
+)
 
 // Sync also flushes the drive's cache. On macOS fsync(2) does not do this, F_FULLFSYNC does (fcntl(2)). If the file
 // system does not support it, Sync fails.
 func (s segment) Sync() error {
-	return retryEINTR(func() error {
+	return owned.RetryEINTR(func() error {
 		_, err := unix.FcntlInt(s.Fd(), unix.F_FULLFSYNC, 0)
 		return err
 	})
@@ -18,20 +24,22 @@ func (s segment) Reserve(off, n int64) error {
 	if err := tooLarge(off + n); err != nil {
 		return err
 	}
-	return retryEINTR(func() error {
+	return owned.RetryEINTR(func() error {
 		return unix.FcntlFstore(s.Fd(), unix.F_PREALLOCATE,
 			&unix.Fstore_t{Flags: unix.F_ALLOCATEALL, Posmode: unix.F_PEOFPOSMODE, Length: n})
 	})
 }
 
-// renameNew renames within a directory. It fails if name exists (renameatx_np(2)).
-func renameNew(dir int, old, name string) error {
-	return unix.RenameatxNp(dir, old, dir, name, unix.RENAME_EXCL)
-}
-
-// freeBytes returns the number of bytes available to an ordinary user in dir (statfs(2)).
-func freeBytes(dir string) (uint64, error) {
+// Durability returns a sentence that says why synced data in dir may still be lost. It returns "" if a sync is as
+// durable as the disk itself. A disk in memory looks like any other.
+func Durability(dir string) (string, error) {
 	var st unix.Statfs_t
-	err := retryEINTR(func() error { return unix.Statfs(dir, &st) })
-	return st.Bavail * uint64(st.Bsize), err
+	if err := owned.RetryEINTR(func() error { return unix.Statfs(dir, &st) }); err != nil {
+		return "", fmt.Errorf("asking for the file system of %s: %w", dir, err)
+	}
+	if st.Flags&unix.MNT_LOCAL == 0 {
+		return "the ledger lies on " + unix.ByteSliceToString(st.Fstypename[:]) +
+			", which is not a disk of this machine: how durable it is, the server decides", nil
+	}
+	return "", nil
 }

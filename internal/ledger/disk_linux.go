@@ -1,9 +1,15 @@
 package ledger
 
-import "golang.org/x/sys/unix"
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"bailey/internal/ledger/owned"
+)
 
 func (s segment) Sync() error {
-	return retryEINTR(func() error { return unix.Fdatasync(int(s.Fd())) })
+	return owned.RetryEINTR(func() error { return unix.Fdatasync(int(s.Fd())) })
 }
 
 // Reserve also checks the limit on file sizes. fallocate does not check it if it keeps the length (measured on Linux
@@ -12,17 +18,28 @@ func (s segment) Reserve(off, n int64) error {
 	if err := tooLarge(off + n); err != nil {
 		return err
 	}
-	return retryEINTR(func() error { return unix.Fallocate(int(s.Fd()), unix.FALLOC_FL_KEEP_SIZE, off, n) })
+	return owned.RetryEINTR(func() error { return unix.Fallocate(int(s.Fd()), unix.FALLOC_FL_KEEP_SIZE, off, n) })
 }
 
-// renameNew renames within a directory. It fails if name exists (renameat2(2)).
-func renameNew(dir int, old, name string) error {
-	return unix.Renameat2(dir, old, dir, name, unix.RENAME_NOREPLACE)
+// volatileFileSystems lists file systems, by their magic (statfs(2)), on which synced data may still be lost, and the reason.
+var volatileFileSystems = map[int64]string{
+	unix.TMPFS_MAGIC:           "tmpfs keeps the ledger in memory: a restart of the machine loses it",
+	unix.RAMFS_MAGIC:           "ramfs keeps the ledger in memory: a restart of the machine loses it",
+	unix.OVERLAYFS_SUPER_MAGIC: "the ledger lies on an overlay, as in a container: it goes when the container goes, and a volatile overlay syncs nothing",
+	unix.NFS_SUPER_MAGIC:       "the ledger lies on NFS: how durable it is, the server decides (its async export loses what was synced)",
+	unix.SMB_SUPER_MAGIC:       "the ledger lies on SMB: how durable it is, the server decides",
+	unix.SMB2_SUPER_MAGIC:      "the ledger lies on SMB: how durable it is, the server decides",
+	unix.CIFS_SUPER_MAGIC:      "the ledger lies on SMB: how durable it is, the server decides",
+	unix.V9FS_MAGIC:            "the ledger lies on 9p, a file system of the machine's host: how durable it is, the host decides",
+	unix.FUSE_SUPER_MAGIC:      "the ledger lies on FUSE: how durable it is, a program in user space decides",
 }
 
-// freeBytes returns the number of bytes available to an ordinary user in dir (statfs(2)).
-func freeBytes(dir string) (uint64, error) {
+// Durability returns a sentence that says why synced data in dir may still be lost. It returns "" if a sync is as
+// durable as the disk itself.
+func Durability(dir string) (string, error) {
 	var st unix.Statfs_t
-	err := retryEINTR(func() error { return unix.Statfs(dir, &st) })
-	return st.Bavail * uint64(st.Bsize), err
+	if err := owned.RetryEINTR(func() error { return unix.Statfs(dir, &st) }); err != nil {
+		return "", fmt.Errorf("asking for the file system of %s: %w", dir, err)
+	}
+	return volatileFileSystems[int64(st.Type)], nil
 }

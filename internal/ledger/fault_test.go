@@ -347,25 +347,3 @@ func TestLoggedForOperators(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// TestKeyStaysWhileNobodyKnows checks that if a change of key fails, its private half is kept and the log can still
-// sign, because the change may be in the log all the same.
-func TestKeyStaysWhileNobodyKnows(t *testing.T) {
-	o := newOffice(t)
-	o.sign()
-	do(t, o.log.Close())
-	var disk *faulty
-	o.log = open(t, Config{Dir: o.dir, Newest: o.kept, Wrap: func(d Disk) Disk { disk = &faulty{Disk: d}; return disk }})
-	o.Notary = NewNotary(NotaryConfig{Log: o.log, Keys: o.keys, Newest: o.kept, Keep: func(b []byte) error { o.kept = b; return nil }})
-	disk.set(func() { disk.sync, disk.truncate = unix.EIO, unix.EIO })
-	if _, err := o.Rotate(context.Background()); !errors.Is(err, bailey.Unavailable) {
-		t.Fatal(err)
-	}
-	disk.set(func() { disk.sync, disk.truncate = nil, nil })
-	do(t, o.log.Close())
-	if n := strings.Count(content(first(o.dir)), `"kind":"key"`); n != 2 {
-		t.Fatalf("%d keys stand in the log; the case is none", n)
-	}
-	o.open(0)
-	o.sign()
-}

@@ -43,7 +43,6 @@ package ledger
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -52,6 +51,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/ledger/owned"
 )
 
 // Config configures a Log. Dir must be set; every other field may be zero.
@@ -67,13 +67,12 @@ type Config struct {
 	// Reserve is how many bytes must stay free on the disk; 0 is 64 MiB. If less is free, calls are refused, but
 	// outcomes and notes are accepted. The space for open calls does not count, because it is allocated.
 	Reserve int64
-	// Retention is how long bodies are kept in blobs/; 0 is 30 days. If NoOutput is set, no output of tools is kept.
+	// Retention is how long bodies are kept in blobs/; 0 is 30 days.
 	Retention time.Duration
-	NoOutput  bool
 	// DailyBodies bounds the bytes of bodies of one day, and AllBodies of all. Beyond that the oldest are removed. 0 is
 	// 1 GiB and 8 GiB.
 	DailyBodies, AllBodies int64
-	// Newest is the checkpoint that was signed last ([Notary]), or nil. A ledger that does not hold the entries it
+	// Newest is the checkpoint that was signed last (package notary), or nil. A ledger that does not hold the entries it
 	// names is refused.
 	Newest []byte
 	// Read is called with each entry of the last segment while opening verifies it; it may be nil. [Log.Before] passes
@@ -88,8 +87,7 @@ type Log struct {
 	host string
 	dir  *directory
 
-	bodies   *bodies
-	noOutput bool
+	bodies *bodies
 
 	before olderSegments     // set once
 	read   func(audit.Entry) // [Config.Read]
@@ -107,23 +105,15 @@ type Log struct {
 	closed  bool   // guarded by mu
 	spare   *group // owned by the writer's goroutine
 
-	durable atomic.Pointer[position] // the durable end; set by the writer alone
+	durable atomic.Pointer[Position] // the durable end; set by the writer alone
 	writer  writer                   // owned by the writer's goroutine once New has returned
-}
-
-// position is a place in the ledger: a segment, counted from 1, a byte offset in it, and the tree over the entries up
-// to there.
-type position struct {
-	segment int
-	bytes   int64
-	tree    audit.Tree
 }
 
 // New opens the ledger in c.Dir, or begins one, and locks it against every other writer until Close. Its errors name
 // the cause and the remedy.
 func New(c Config) (*Log, error) {
 	l := &Log{
-		noOutput: c.NoOutput, log: c.Log, now: c.Now, host: c.Host, read: c.Read, rotated: make(chan struct{}, 1),
+		log: c.Log, now: c.Now, host: c.Host, read: c.Read, rotated: make(chan struct{}, 1),
 		wake: make(chan struct{}, 1), pending: &group{done: make(chan struct{})}, spare: &group{},
 		stop: make(chan struct{}), gone: make(chan struct{}),
 	}
@@ -136,8 +126,10 @@ func New(c Config) (*Log, error) {
 	if l.read == nil {
 		l.read = func(audit.Entry) {}
 	}
-	if err := makeDir(c.Dir); err != nil {
-		return nil, unavailableError("give the ledger a directory that can be made: BAILEY_HOME on a disk you can write", err, "the ledger has no directory")
+	if err := owned.MakeDir(c.Dir); err != nil {
+		return nil, bailey.Unavailable.Wrapf(err,
+			"give the ledger a directory that can be made: BAILEY_HOME on a disk you can write",
+			"the ledger has no directory")
 	}
 	dir, err := openDir(c.Dir)
 	if err != nil {
@@ -190,10 +182,6 @@ func (l *Log) Close() error {
 		}
 	})
 	return err
-}
-
-func unavailableError(hint string, err error, format string, args ...any) error {
-	return bailey.Unavailable.Wrap(err, fmt.Sprintf(format, args...), hint)
 }
 
 // genesisHost returns name, or the kernel's host name if name is empty, in the characters that genesis allows.

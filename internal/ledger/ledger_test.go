@@ -501,3 +501,9 @@ func TestKindsOfItsOwn(t *testing.T) {
 func outcomeOK() bailey.Outcome {
 	return bailey.Outcome{Status: bailey.OK, Decision: "allow", Executed: new(true)}
 }
+
+// Receipts returns the receipts that match f.
+func (l *Log) Receipts(f receipts.Filter) ([]receipts.Record, error) {
+	page, err := l.Find(context.Background(), f)
+	return page.Records, err
+}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 
@@ -51,7 +52,7 @@ func OpenReader(dir string) (*Reader, error) {
 
 // OpenCopy opens a ledger in any place and of any owner, as [VerifyCopy] does.
 func OpenCopy(dir string) (*Reader, error) {
-	d, err := openCopy(filepath.Clean(dir))
+	d, _, err := openCopy(filepath.Clean(dir))
 	if err != nil {
 		return nil, err
 	}
@@ -113,41 +114,33 @@ func wholeLines(f io.ReaderAt, size int64) (int64, error) {
 // Close closes the files.
 func (r *Reader) Close() { closeAll(r.files) }
 
-// walkEntries reads from the beginning each time.
-func (r *Reader) walkEntries(ctx context.Context, do func(placedEntry) error) error {
-	var segments []io.Reader
-	all := int64(0)
-	for i, f := range r.files {
-		segments = append(segments, io.NewSectionReader(f, 0, r.sizes[i]))
-		all += r.sizes[i]
+// entries reads from the beginning each time.
+func (r *Reader) entries(ctx context.Context) iter.Seq2[Placed, error] {
+	return func(yield func(Placed, error) bool) {
+		var segments []io.ReadSeeker
+		all := int64(0)
+		for i, f := range r.files {
+			segments = append(segments, io.NewSectionReader(f, 0, r.sizes[i]))
+			all += r.sizes[i]
+		}
+		for p, err := range walkLedger(ctx, r.dir, segments, Place{}) {
+			if !yield(p, err) {
+				return
+			}
+			if r.Progress != nil && p.Seq%1024 == 0 {
+				r.Progress(p.endOffset(), all)
+			}
+		}
 	}
-	for p, err := range walkLedger(ctx, r.dir, segments) {
-		if err == nil {
-			err = do(p)
-		}
-		if err != nil {
-			return err
-		}
-		if r.Progress != nil && p.Seq%1024 == 0 {
-			r.Progress(p.endOffset(), all)
-		}
-	}
-	return nil
 }
 
-// Find returns the receipts that match f, as [Index.Find] does.
+// Find returns the receipts that match f, as [Log.Find] does.
 func (r *Reader) Find(ctx context.Context, f receipts.Filter) (receipts.Page, error) {
-	if err := f.Check(); err != nil {
-		return receipts.Page{}, err
+	page, err := findIn(r.entries(ctx), f)
+	if err == nil && page.Head.Seq == 0 {
+		err = noLedgerError(r.dir)
 	}
-	found := newFinder(f)
-	if err := r.walkEntries(ctx, func(p placedEntry) error { return found.addEntry(p.Entry) }); err != nil {
-		return receipts.Page{}, err
-	}
-	if found.page.Head.Seq == 0 {
-		return receipts.Page{}, noLedgerError(r.dir)
-	}
-	return found.finishPage()
+	return page, err
 }
 
 // Each calls do for all receipts that match f, oldest first. Before that it calls begin with the origin of the ledger
@@ -158,9 +151,14 @@ func (r *Reader) Each(ctx context.Context, f receipts.Filter, begin func(origin 
 	if err := f.Check(); err != nil {
 		return err
 	}
-	s := firstPass{dir: r.dir, open: map[bailey.ReceiptID]openIntent{}, late: map[uint64]linePlace{}}
-	if err := r.walkEntries(ctx, s.addEntry); err != nil {
-		return err
+	s := firstPass{dir: r.dir, open: map[bailey.ReceiptID]openIntent{}, late: map[uint64]Place{}}
+	for p, err := range r.entries(ctx) {
+		if err == nil {
+			err = s.addEntry(p)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if s.head.Seq == 0 {
 		return noLedgerError(r.dir)
@@ -171,12 +169,23 @@ func (r *Reader) Each(ctx context.Context, f receipts.Filter, begin func(origin 
 	}
 	q := receiptQueue{reader: r, filter: f, late: s.late, do: do, waiting: map[bailey.ReceiptID]*pendingReceipt{},
 		buf: bufio.NewReaderSize(nil, 2*audit.MaxLine)}
-	err := r.walkEntries(ctx, q.addEntry)
-	if err == nil && q.head != s.head {
-		err = bailey.Conflict.New("the ledger in "+r.dir+" changed while it was read",
-			"begin again; bailey audit verify looks at what is there")
+	for p, err := range r.entries(ctx) {
+		if err == nil {
+			err = q.addEntry(p)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	if q.head != s.head {
+		return r.changedError(nil)
+	}
+	return nil
+}
+
+func (r *Reader) changedError(cause error) error {
+	return bailey.Conflict.Wrap(cause, "the ledger in "+r.dir+" changed while it was read",
+		"begin again; bailey audit verify looks at what is there")
 }
 
 // firstPass collects the result of a first reading.
@@ -185,7 +194,7 @@ type firstPass struct {
 	origin string
 	head   audit.Head
 	open   map[bailey.ReceiptID]openIntent
-	late   map[uint64]linePlace // by intent: outcomes that come later than a queue waits; zero without an outcome
+	late   map[uint64]Place // by intent: outcomes that come later than a queue waits; zero without an outcome
 }
 
 type openIntent struct {
@@ -196,7 +205,7 @@ type openIntent struct {
 // window is for how many bytes of the ledger an intent waits in memory for its outcome.
 const window = 4 << 20
 
-func (s *firstPass) addEntry(p placedEntry) error {
+func (s *firstPass) addEntry(p Placed) error {
 	s.head = audit.Head{Seq: p.Seq, Hash: p.Hash}
 	switch p.Kind {
 	case audit.KindGenesis:
@@ -216,20 +225,20 @@ func (s *firstPass) addEntry(p placedEntry) error {
 		}
 		delete(s.open, p.Receipt)
 		if p.endOffset()-o.end > window {
-			s.late[o.seq] = p.at
+			s.late[o.seq] = p.At
 		}
 	}
 	return nil
 }
 
-func (s *firstPass) pairingError(p placedEntry, why string) error {
+func (s *firstPass) pairingError(p Placed, why string) error {
 	return damagedError(s.dir,
-		&audit.Bad{Segment: p.at.segment, Entry: p.Seq, Offset: p.at.offset, Reason: audit.Pairing, Detail: why})
+		&audit.Bad{Segment: p.At.Segment, Entry: p.Seq, Offset: p.At.Offset, Reason: audit.Pairing, Detail: why})
 }
 
 func (s *firstPass) markOpenLate() {
 	for _, o := range s.open {
-		s.late[o.seq] = linePlace{}
+		s.late[o.seq] = Place{}
 	}
 	s.open = nil
 }
@@ -239,7 +248,7 @@ func (s *firstPass) markOpenLate() {
 type receiptQueue struct {
 	reader  *Reader
 	filter  receipts.Filter
-	late    map[uint64]linePlace
+	late    map[uint64]Place
 	do      func(receipts.Record) error
 	head    audit.Head
 	order   []*pendingReceipt
@@ -253,7 +262,7 @@ type pendingReceipt struct {
 	whole           bool
 }
 
-func (q *receiptQueue) addEntry(p placedEntry) error {
+func (q *receiptQueue) addEntry(p Placed) error {
 	q.head = audit.Head{Seq: p.Seq, Hash: p.Hash}
 	switch p.Kind {
 	case audit.KindIntent:
@@ -262,7 +271,7 @@ func (q *receiptQueue) addEntry(p placedEntry) error {
 		}
 		next := &pendingReceipt{intent: p.Entry}
 		at, late := q.late[p.Seq]
-		if late && at.seq > 0 {
+		if late && at.Seq > 0 {
 			var err error
 			if next.outcome, err = q.readOutcome(at); err != nil {
 				return err
@@ -303,11 +312,10 @@ func (q *receiptQueue) emitComplete() error {
 }
 
 // readOutcome reads an outcome ahead.
-func (q *receiptQueue) readOutcome(at linePlace) (audit.Entry, error) {
-	e, err := entryAt(q.reader.files[at.segment-1], q.buf, at)
-	if why := staleError(""); errors.As(err, &why) {
-		err = bailey.Conflict.Wrap(err, "the ledger in "+q.reader.dir+" changed while it was read",
-			"begin again; bailey audit verify looks at what is there")
+func (q *receiptQueue) readOutcome(at Place) (audit.Entry, error) {
+	e, err := entryAt(q.reader.files[at.Segment-1], q.buf, at)
+	if why := Misplaced(""); errors.As(err, &why) {
+		err = q.reader.changedError(err)
 	}
 	return e, err
 }

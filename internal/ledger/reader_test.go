@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"bailey"
 	"bailey/audit"
@@ -39,7 +41,7 @@ func readAll(t *testing.T, r *Reader, f receipts.Filter) (list []receipts.Record
 func everyPage(t *testing.T, l *Log, f receipts.Filter) (list []receipts.Record) {
 	t.Helper()
 	for f.Oldest, f.Limit = true, receipts.MaxLimit; ; f.After = list[len(list)-1].Seq {
-		page, err := l.scanFor(context.Background(), f)
+		page, err := l.Find(context.Background(), f)
 		do(t, err)
 		if list = append(list, page.Records...); !page.More {
 			return list
@@ -69,7 +71,7 @@ func TestReaderReadsWhatTheLogHolds(t *testing.T) {
 				t.Errorf("%+v: %d receipts, want %d; head %d; %v", f, len(got), len(want), head.Seq, err)
 			}
 			page, err := r.Find(context.Background(), f)
-			if want, werr := l.scanFor(context.Background(), f); err != nil || werr != nil || !reflect.DeepEqual(page, want) {
+			if want, werr := l.Find(context.Background(), f); err != nil || werr != nil || !reflect.DeepEqual(page, want) {
 				t.Errorf("%+v: a page of %d receipts, %v %v", f, len(page.Records), err, werr)
 			}
 		}
@@ -216,7 +218,7 @@ func TestReaderEnds(t *testing.T) {
 	if _, err := r.Find(ctx, receipts.Filter{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	if _, err := l.scanFor(ctx, receipts.Filter{}); !errors.Is(err, context.Canceled) {
+	if _, err := l.Find(ctx, receipts.Filter{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }
@@ -237,5 +239,29 @@ func TestReaderWithoutALedger(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(empty); err != nil || len(entries) > 0 {
 		t.Errorf("something was made: %v %v", entries, err)
+	}
+}
+
+// varied makes n receipts of every kind, some of them open, with a clock that jumps.
+func varied(t testing.TB, l *Log, n int, seed uint64) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, 1))
+	at := time.Date(2026, 11, 3, 9, 0, 0, 0, time.UTC)
+	var open []func(bailey.Outcome) error
+	for range n {
+		at = at.Add(time.Duration(random.IntN(2000)-400) * time.Millisecond)
+		in := intent()
+		in.Capability = bailey.CapabilityID(fmt.Sprint("git.", random.IntN(4)))
+		in.Agent, in.Session = fmt.Sprint("a", random.IntN(3)), bailey.SessionID(fmt.Sprint("s-", random.IntN(6)))
+		in.StartedAt, in.Door, in.DryRun = at, "mcp", random.IntN(5) == 0
+		seal, err := l.Open(context.Background(), in)
+		do(t, err)
+		if open = append(open, seal); random.IntN(8) == 0 {
+			continue
+		}
+		i := random.IntN(len(open)) // outcomes come in another order than intents
+		status := receipts.Statuses()[random.IntN(6)]
+		do(t, open[i](bailey.Outcome{Status: status, Decision: "allow", EndedAt: at}))
+		open = append(open[:i], open[i+1:]...)
 	}
 }

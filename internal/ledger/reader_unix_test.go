@@ -65,35 +65,6 @@ func TestReaderOfACopy(t *testing.T) {
 	}
 }
 
-// TestPipeForASeal checks that a pipe in place of the index's seal does not block.
-func TestPipeForASeal(t *testing.T) {
-	l := open(t, Config{Dir: place(t)})
-	varied(t, l, 10, 1)
-	x := indexed(t, l, &said{})
-	_, err := x.Find(t.Context(), receipts.Filter{})
-	do(t, err)
-	do(t, x.Close())
-	do(t, os.Remove(x.path+sealSuffix))
-	do(t, syscall.Mkfifo(x.path+sealSuffix, 0o600))
-	likeTheScan(t, x, 30)
-	do(t, x.Close())
-}
-
-// TestPipesBesideTheIndex checks that a pipe in place of SQLite's files beside the index does not block either.
-func TestPipesBesideTheIndex(t *testing.T) {
-	for _, suffix := range []string{"-journal", "-wal", "-shm"} {
-		l := open(t, Config{Dir: place(t)})
-		varied(t, l, 10, 1)
-		x := indexed(t, l, &said{})
-		_, err := x.Find(t.Context(), receipts.Filter{})
-		do(t, err)
-		do(t, x.Close())
-		do(t, syscall.Mkfifo(x.path+suffix, 0o600))
-		likeTheScan(t, x, 30)
-		do(t, x.Close())
-	}
-}
-
 // TestEmptiedSegmentIsNoEnd checks that an emptied segment does not count as the end of the ledger.
 func TestEmptiedSegmentIsNoEnd(t *testing.T) {
 	dir := place(t)

@@ -3,8 +3,7 @@ package ledger
 import (
 	"context"
 	"encoding/json"
-	"io"
-	"os"
+	"iter"
 	"slices"
 
 	"bailey"
@@ -12,24 +11,19 @@ import (
 	"bailey/internal/receipts"
 )
 
-// Receipts returns the receipts that match f. It reads the ledger from its beginning to its durable end at the time of
-// the call, and checks the chain. [Index] is quicker, and Receipts is the fallback for it.
-func (l *Log) Receipts(f receipts.Filter) ([]receipts.Record, error) {
-	page, err := l.scanFor(context.Background(), f)
-	return page.Records, err
+// Find returns the receipts that match f. It reads the ledger from its beginning to its durable end at the time of the
+// call, and checks the chain. An index is quicker, and Find is the fallback for it.
+func (l *Log) Find(ctx context.Context, f receipts.Filter) (receipts.Page, error) {
+	return findIn(l.Entries(ctx, Place{}, l.Durable()), f)
 }
 
-func (l *Log) scanFor(ctx context.Context, f receipts.Filter) (receipts.Page, error) {
+// findIn returns the receipts that match f among the entries.
+func findIn(entries iter.Seq2[Placed, error], f receipts.Filter) (receipts.Page, error) {
 	if err := f.Check(); err != nil {
 		return receipts.Page{}, err
 	}
-	files, err := l.dir.openSegments()
-	if err != nil {
-		return receipts.Page{}, err
-	}
-	defer closeAll(files)
-	found := newFinder(f)
-	for p, err := range walkLedger(ctx, l.dir.path, l.upToDurable(files)) {
+	found := finder{filter: f, open: make(map[bailey.ReceiptID]audit.Entry)}
+	for p, err := range entries {
 		if err == nil {
 			err = found.addEntry(p.Entry)
 		}
@@ -47,43 +41,15 @@ func (l *Log) Extent() (entries uint64, segments int, bytes int64, err error) {
 		return 0, 0, 0, err
 	}
 	defer closeAll(files)
-	at := l.durable.Load()
-	for _, f := range files[:min(len(files), at.segment-1)] {
+	at := l.Durable()
+	for _, f := range files[:min(len(files), at.Segment-1)] {
 		st, err := f.Stat()
 		if err != nil {
 			return 0, 0, 0, err
 		}
 		bytes += st.Size()
 	}
-	return at.tree.Size(), at.segment, bytes + at.bytes, nil
-}
-
-// upToDurable limits the segments to the durable part.
-func (l *Log) upToDurable(files []*os.File) []io.Reader {
-	return upTo(files, l.durable.Load())
-}
-
-// openSegments opens every segment for reading. It fails if the directory holds no segment.
-func (d *directory) openSegments() (files []*os.File, err error) {
-	names, err := d.listSegments()
-	if err == nil && len(names) == 0 {
-		err = noLedgerError(d.path)
-	}
-	for _, name := range names {
-		f, oerr := d.openRegular(name, os.O_RDONLY)
-		if oerr != nil {
-			closeAll(files)
-			return nil, oerr
-		}
-		files = append(files, f)
-	}
-	return files, err
-}
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
+	return at.Tree.Size(), at.Segment, bytes + at.Bytes, nil
 }
 
 // finder collects during a scan the first receipts that match the filter.
@@ -99,10 +65,6 @@ type finder struct {
 type found struct {
 	receipts.Record
 	bytes int
-}
-
-func newFinder(f receipts.Filter) *finder {
-	return &finder{filter: f, open: make(map[bailey.ReceiptID]audit.Entry)}
 }
 
 func (f *finder) addEntry(e audit.Entry) error {

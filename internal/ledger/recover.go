@@ -17,6 +17,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/ledger/owned"
 )
 
 // Repair is the data of a "repair" entry, which records bytes that were cut off the ledger's tail.
@@ -48,7 +49,7 @@ func (l *Log) createFirstSegment() ([]string, error) {
 		return nil, err
 	}
 	first := segmentFile(1)
-	if err := l.dir.createFile(genesisName, first, bytes.NewReader(line)); err != nil {
+	if err := l.dir.Create(genesisName, first, bytes.NewReader(line)); err != nil {
 		return nil, err
 	}
 	return []string{first}, nil
@@ -58,7 +59,7 @@ func (l *Log) createFirstSegment() ([]string, error) {
 // and prepares the writer.
 func (l *Log) recoverLedger(names []string, c Config) error {
 	name := names[len(names)-1]
-	file, err := l.dir.openRegular(name, os.O_RDWR)
+	file, err := l.dir.OpenRegular(name, os.O_RDWR)
 	if err != nil {
 		return err
 	}
@@ -77,8 +78,8 @@ func (l *Log) recoverLedger(names []string, c Config) error {
 	}
 	w.disk = w.wrap(segment{file})
 	// The lock file can be deleted and created again, so the segment is locked as well.
-	if err := lockWhole(file); err != nil {
-		return lockedError(l.dir.path, "", err)
+	if err := owned.LockFile(file); err != nil {
+		return lockedError(l.dir.Path, "", err)
 	}
 	start, err := l.dir.checkLinks(names)
 	if err != nil {
@@ -111,7 +112,7 @@ func (l *Log) verifyLastSegment(start audit.Start, newest *checkpointGuard,
 	w := &l.writer
 	state, err := start.State()
 	if err != nil {
-		return nil, damagedError(l.dir.path,
+		return nil, damagedError(l.dir.Path,
 			&audit.Bad{Segment: w.number, Entry: start.Size + 1, Reason: audit.Started, Detail: err.Error()})
 	}
 	for i, id := range start.Open {
@@ -125,9 +126,8 @@ func (l *Log) verifyLastSegment(start audit.Start, newest *checkpointGuard,
 	l.chain.head, l.chain.tree = state.Head, state.Tree
 	var bad *audit.Bad
 	if errors.As(err, &bad) {
-		bad.Segment = w.number
 		if !bad.Tail || bad.Offset == 0 {
-			return nil, damagedError(l.dir.path, bad)
+			return nil, damagedError(l.dir.Path, bad)
 		}
 		err = nil
 	}
@@ -151,26 +151,43 @@ func damagedError(path string, bad *audit.Bad) error {
 func (l *Log) scanEntries(r io.Reader, state *audit.State,
 	newest *checkpointGuard) (recorded map[string]bool, err error) {
 	recorded = make(map[string]bool)
-	begins := l.writer.number > 1
-	for e, err := range audit.Scan(r, state.Head) {
-		if err != nil {
-			return recorded, err
-		}
-		if bad := state.Add(e, begins); bad != nil {
-			return nil, bad
-		}
-		begins = false
+	err = addEntries(r, l.writer.number, state, func(e audit.Entry) error {
 		newest.recordRoot(&state.Tree)
 		if err := l.learnEntry(e, recorded); err != nil {
-			return nil, err
+			return err
 		}
 		l.read(e)
-	}
-	if l.chain.last.IsZero() {
-		return nil, &audit.Bad{Entry: state.Head.Seq + 1, Reason: audit.Empty,
+		return nil
+	})
+	if err == nil && l.chain.last.IsZero() {
+		err = &audit.Bad{Segment: l.writer.number, Entry: state.Head.Seq + 1, Reason: audit.Empty,
 			Detail: "the segment holds no entry: somebody emptied it"}
 	}
-	return recorded, nil
+	return recorded, err
+}
+
+// addEntries adds the entries of a segment to a state and calls do for each. If they are not in order, the error is an
+// *audit.Bad.
+func addEntries(r io.Reader, segment int, state *audit.State, do func(audit.Entry) error) error {
+	begins := segment > 1
+	for e, err := range audit.Scan(r, state.Head) {
+		if err != nil {
+			var bad *audit.Bad
+			if errors.As(err, &bad) {
+				bad.Segment = segment
+			}
+			return err
+		}
+		if bad := state.Add(e, begins); bad != nil {
+			bad.Segment = segment
+			return bad
+		}
+		if err := do(e); err != nil {
+			return err
+		}
+		begins = false
+	}
+	return nil
 }
 
 // learnEntry records the facts of an entry that the writer needs.
@@ -203,7 +220,7 @@ func (l *Log) cutTail(offset, size int64) error {
 	}
 	name := fmt.Sprintf("torn-%d-%d", l.chain.head.Seq+1, offset)
 	for n := 1; ; n++ {
-		err := l.dir.createFile(tornTemp, name, io.NewSectionReader(l.writer.file, offset, size-offset))
+		err := l.dir.Create(tornTemp, name, io.NewSectionReader(l.writer.file, offset, size-offset))
 		if err == nil {
 			break
 		}
@@ -212,11 +229,12 @@ func (l *Log) cutTail(offset, size int64) error {
 		}
 		name = fmt.Sprintf("torn-%d-%d.%d", l.chain.head.Seq+1, offset, n) // a crash came before the cut
 	}
-	if err := l.writer.disk.Truncate(offset); err != nil {
-		return unavailableError(diskErrorHint(err), err, "the ledger's torn tail could not be cut")
+	err := l.writer.disk.Truncate(offset)
+	if err == nil {
+		err = l.writer.disk.Sync()
 	}
-	if err := l.writer.disk.Sync(); err != nil {
-		return unavailableError(diskErrorHint(err), err, "the ledger's torn tail could not be cut")
+	if err != nil {
+		return bailey.Unavailable.Wrapf(err, owned.DiskRemedy(err), "the ledger's torn tail could not be cut")
 	}
 	l.log.Warn("the ledger had a torn tail", "entry", l.chain.head.Seq+1, "bytes", size-offset, "kept", name)
 	return nil
@@ -225,7 +243,7 @@ func (l *Log) cutTail(offset, size int64) error {
 // recordRepairs records every torn tail that was kept aside and is not recorded yet. Torn tails of earlier segments, at
 // entries up to before, are recorded already, because a segment continues only after that.
 func (l *Log) recordRepairs(recorded map[string]bool, before uint64) error {
-	names, err := l.dir.listNames()
+	names, err := l.dir.List()
 	if err != nil {
 		return err
 	}
@@ -236,11 +254,11 @@ func (l *Log) recordRepairs(recorded map[string]bool, before uint64) error {
 			err == nil && entry <= before {
 			continue
 		}
-		data, err := l.describeTornFile(name)
+		repair, err := l.describeTornFile(name)
 		if err != nil {
 			return err
 		}
-		r, err := newRequest(audit.KindRepair, data)
+		r, err := encodeRequest(audit.KindRepair, repair, bailey.Internal)
 		if err != nil {
 			return err
 		}
@@ -249,18 +267,18 @@ func (l *Log) recordRepairs(recorded map[string]bool, before uint64) error {
 	return l.writeRequests(group)
 }
 
-func (l *Log) describeTornFile(name string) ([]byte, error) {
-	f, err := l.dir.openRegular(name, os.O_RDONLY)
+func (l *Log) describeTornFile(name string) (r Repair, err error) {
+	f, err := l.dir.OpenRegular(name, os.O_RDONLY)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	defer f.Close()
 	sum := sha256.New()
 	n, err := io.Copy(sum, f)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", f.Name(), err)
+		return r, fmt.Errorf("reading %s: %w", f.Name(), err)
 	}
-	return json.Marshal(Repair{File: name, Bytes: n, SHA256: hex.EncodeToString(sum.Sum(nil))})
+	return Repair{File: name, Bytes: n, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
 // closeOpen writes an outcome for each receipt without one.
@@ -308,7 +326,7 @@ func (l *Log) writeRequests(group []*request) error {
 func (d *directory) checkLinks(names []string) (start audit.Start, err error) {
 	var end audit.Head // of the previous segment
 	for i, name := range names {
-		f, err := d.openRegular(name, os.O_RDONLY)
+		f, err := d.OpenRegular(name, os.O_RDONLY)
 		if err != nil {
 			return audit.Start{}, err
 		}
@@ -320,7 +338,7 @@ func (d *directory) checkLinks(names []string) (start audit.Start, err error) {
 		}
 		f.Close()
 		if err != nil {
-			return audit.Start{}, damagedError(d.path,
+			return audit.Start{}, damagedError(d.Path,
 				&audit.Bad{Segment: i + 1, Entry: max(end.Seq+1, 1), Reason: audit.Started, Detail: err.Error()})
 		}
 	}
@@ -338,8 +356,8 @@ func readStartAfter(f *os.File, end audit.Head) (audit.Start, error) {
 }
 
 // firstOf returns the Start in a segment's first line.
-func firstOf(f *os.File) (audit.Start, error) {
-	line, err := bufio.NewReaderSize(io.LimitReader(f, audit.MaxLine+1), 4<<10).ReadBytes('\n')
+func firstOf(f io.ReaderAt) (audit.Start, error) {
+	line, err := bufio.NewReaderSize(io.NewSectionReader(f, 0, audit.MaxLine+1), 4<<10).ReadBytes('\n')
 	if err == io.EOF && len(line) == 0 {
 		return audit.Start{}, errors.New("the segment holds no entry")
 	}

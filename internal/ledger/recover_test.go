@@ -138,8 +138,7 @@ func second(t *testing.T, dir string, change func(*audit.Start)) string {
 			t.Fatal(bad)
 		}
 	}
-	start, err := audit.NewStart(s.Head, s.Tree, s.Pairs.Open())
-	do(t, err)
+	start := newStart(s.Head, s.Tree, s.Pairs.Open())
 	change(&start)
 	data, err := json.Marshal(start)
 	do(t, err)

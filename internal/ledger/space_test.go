@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"bailey"
 	"bailey/internal/ktest"
-	"bailey/internal/receipts"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,52 +59,6 @@ func elsewhere(t *testing.T, role, dir string) string {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return string(out)
-}
-
-// TestFullIndex checks an index on a disk that is really full: calls continue and queries are answered from the ledger,
-// and from the index again when there is space.
-func TestFullIndex(t *testing.T) {
-	ktest.Long(t)
-	home := t.TempDir()
-	do(t, os.MkdirAll(filepath.Join(home, "index"), 0o700))
-	if out := elsewhere(t, "full-index", home); strings.Count(out, "read through instead") != 3 || !strings.Contains(out, "no space") {
-		t.Fatal(out)
-	}
-}
-
-func childFullIndex(home string) error {
-	small := filepath.Join(home, "index")
-	if err := unix.Mount("index", small, "tmpfs", 0, "size=48k,mode=0700"); err != nil {
-		return fmt.Errorf("mounting a small tmpfs: %w", err)
-	}
-	l, err := New(Config{Dir: filepath.Join(home, "ledger")})
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	x := NewIndex(IndexConfig{Path: filepath.Join(small, "index.db"), Ledger: l, Log: logger(os.Stdout)})
-	defer x.Close()
-	for i := range 4 {
-		if i == 3 {
-			if err := unix.Mount("", small, "", unix.MS_REMOUNT, "size=4m"); err != nil {
-				return fmt.Errorf("making room: %w", err)
-			}
-		}
-		for range 100 {
-			seal, err := l.Open(context.Background(), intent())
-			if err == nil {
-				err = seal(bailey.Outcome{Status: bailey.OK})
-			}
-			if err != nil {
-				return err
-			}
-		}
-		page, err := x.Find(context.Background(), receipts.Filter{Limit: receipts.MaxLimit})
-		if err != nil || len(page.Records) != (i+1)*100 {
-			return fmt.Errorf("%d receipts, %w", len(page.Records), err)
-		}
-	}
-	return nil
 }
 
 func childFullDisk(dir string) error {

@@ -14,6 +14,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/ledger/owned"
 )
 
 // Verify verifies the ledger up to its durable end at the time of the call.
@@ -23,7 +24,11 @@ func (l *Log) Verify() (audit.Report, error) {
 		return audit.Report{}, err
 	}
 	defer closeAll(files)
-	return audit.Verify(l.upToDurable(files)...)
+	var readers []io.Reader
+	for _, r := range upTo(files, l.Durable()) {
+		readers = append(readers, r)
+	}
+	return audit.Verify(readers...)
 }
 
 // settle is longer than the time from a group's first byte in the file to its last.
@@ -104,8 +109,8 @@ func limitToSize(f *os.File) io.Reader {
 // VerifyCopy verifies a copy of a ledger. The owner and the permissions of a copy do not matter; they are returned as
 // notes, because correcting them would alter evidence. Segments must still be regular files. If the directory does not
 // exist or holds no segment, VerifyCopy returns an error and no report.
-func VerifyCopy(ctx context.Context, dir string, c audit.Check) (report audit.Report, notes []string, err error) {
-	d, err := openCopy(filepath.Clean(dir))
+func VerifyCopy(ctx context.Context, dir string, c audit.Check) (report audit.Report, unfit []string, err error) {
+	d, notes, err := openCopy(filepath.Clean(dir))
 	if err != nil {
 		return report, nil, err
 	}
@@ -117,10 +122,10 @@ func VerifyCopy(ctx context.Context, dir string, c audit.Check) (report audit.Re
 	if err == nil {
 		report, err = d.verifySettled(ctx, c)
 	}
-	return report, d.remarks.listCauses(), err
+	return report, notes.listCauses(), err
 }
 
-func openCopy(path string) (*directory, error) {
+func openCopy(path string) (*directory, *copyNotes, error) {
 	notes := &copyNotes{}
 	info, err := os.Lstat(path)
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
@@ -128,18 +133,17 @@ func openCopy(path string) (*directory, error) {
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return nil, absentBy(path, err)
+		return nil, nil, absentBy(path, err)
 	}
-	d, err := openUncheckedDir(real)
+	d, err := owned.OpenUnchecked(real)
 	if err != nil {
-		return nil, absentBy(path, err)
+		return nil, nil, absentBy(path, err)
 	}
-	d.path, d.remarks = path, notes
-	if err := d.allowUnfit(path, d.checkFit()); err != nil {
-		d.holder.Close()
-		return nil, err
+	d.Path, d.Accept = path, notes.addCause
+	if unfit := d.CheckFit(); unfit != nil {
+		notes.addCause(path, unfit)
 	}
-	return d, nil
+	return &directory{Dir: d}, notes, nil
 }
 
 // emptyCopyError returns the error for a directory without a ledger.
@@ -197,14 +201,4 @@ func (r *copyNotes) listCauses() []string {
 		said = append(said, who+": "+why)
 	}
 	return said
-}
-
-// allowUnfit records why a copy is unfit to be written, for example because of its mode, and accepts it. For all other
-// ledgers it returns unfit.
-func (d *directory) allowUnfit(name string, unfit error) error {
-	if unfit == nil || d.remarks == nil {
-		return unfit
-	}
-	d.remarks.addCause(name, unfit)
-	return nil
 }

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +9,9 @@ import (
 	"os"
 	"syscall"
 
+	"bailey"
 	"bailey/audit"
+	"bailey/internal/ledger/owned"
 )
 
 // ahead is how much more than needed is reserved at once, in bytes, if the disk has it. A call then seldom waits for
@@ -49,14 +50,14 @@ type writer struct {
 // checkSegment checks that the segment is still ours.
 func (w *writer) checkSegment() {
 	if w.dead == nil {
-		if err := w.dir.checkSameFile(w.file, w.name, w.size); err != nil {
+		if err := w.dir.CheckSame(w.file, w.name, w.size); err != nil {
 			w.stopWriting(err)
 		}
 	}
 }
 
 // durableEnd returns the durable end.
-func (w *writer) durableEnd() *position { return &position{w.number, w.size, w.end.tree} }
+func (w *writer) durableEnd() *Position { return &Position{w.number, w.size, w.end.tree} }
 
 // reserveSpace ensures that the group fits, and that every open intent has its slot after it.
 func (w *writer) reserveSpace(g *group) error {
@@ -74,17 +75,19 @@ func (w *writer) reserveSpace(g *group) error {
 		w.reserved = need
 		return nil
 	}
-	return unavailableError(diskErrorHint(err), err, "the ledger has no space for this call and its outcome")
+	return bailey.Unavailable.Wrapf(err, owned.DiskRemedy(err),
+		"the ledger has no space for this call and its outcome")
 }
 
 // checkFreeSpace returns an error if the disk cannot take so many more bytes and keep its reserve.
 func (w *writer) checkFreeSpace(bytes int64) error {
 	free, err := w.disk.Free()
 	if err != nil {
-		return unavailableError(diskErrorHint(err), err, "how much space the ledger's disk has is not known")
+		return bailey.Unavailable.Wrapf(err, owned.DiskRemedy(err),
+			"how much space the ledger's disk has is not known")
 	}
 	if free < uint64(w.keep+bytes) {
-		return unavailableError(diskErrorHint(syscall.ENOSPC), syscall.ENOSPC,
+		return bailey.Unavailable.Wrapf(syscall.ENOSPC, owned.DiskRemedy(syscall.ENOSPC),
 			"the ledger's disk has %d MiB left, and %d are kept in reserve", free>>20, w.keep>>20)
 	}
 	return nil
@@ -98,7 +101,7 @@ func (w *writer) writeGroup(g *group) error {
 	}
 	if err != nil {
 		w.rollbackWrite()
-		return unavailableError(diskErrorHint(err), err, "the ledger could not be written")
+		return bailey.Unavailable.Wrapf(err, owned.DiskRemedy(err), "the ledger could not be written")
 	}
 	if err := w.disk.Sync(); err != nil {
 		cut := w.disk.Truncate(w.size) // so that the next start does not find refused entries
@@ -128,7 +131,7 @@ func (w *writer) rollbackWrite() {
 // stopWriting ends all writing, because the content of the disk is unknown.
 func (w *writer) stopWriting(err error) {
 	const hint = "look at the disk and the kernel's log, then end the gateway (bailey gateway stop): the next call starts one that verifies the ledger and repairs its tail"
-	w.dead = unavailableError(hint, err, "the ledger stopped: what its disk holds is not known")
+	w.dead = bailey.Unavailable.Wrapf(err, hint, "the ledger stopped: what its disk holds is not known")
 	w.log.Error("the ledger stopped", "entry", w.end.head.Seq, "bytes", w.size, "err", err)
 }
 
@@ -137,7 +140,7 @@ func (w *writer) closeSegment() error {
 	if w.file == nil {
 		return nil
 	}
-	if w.dead == nil && w.open == 0 && w.reserved > w.size && w.dir.checkSameFile(w.file, w.name, w.size) == nil {
+	if w.dead == nil && w.open == 0 && w.reserved > w.size && w.dir.CheckSame(w.file, w.name, w.size) == nil {
 		if err := w.disk.Truncate(w.size); err != nil {
 			w.log.Warn("reserved space stays with the ledger", "bytes", w.reserved-w.size, "err", err)
 		}
@@ -188,15 +191,11 @@ func (l *Log) Rotated() <-chan struct{} { return l.rotated }
 // name when all of this is on the disk.
 func (w *writer) createSegment(c chain) (chain, writer, error) {
 	none := func(err error) (chain, writer, error) { return chain{}, writer{}, err }
-	start, err := audit.NewStart(c.head, c.tree, c.account.orderedIDs())
-	if err != nil {
-		return none(err)
+	open := c.account.orderedIDs()
+	if len(open) > audit.MaxCarried {
+		return none(fmt.Errorf("no segment begins with %d receipts open, more than %d", len(open), audit.MaxCarried))
 	}
-	data, err := json.Marshal(start)
-	if err != nil {
-		return none(err)
-	}
-	r, err := newRequest(audit.KindSegment, data)
+	r, err := encodeRequest(audit.KindSegment, newStart(c.head, c.tree, open), bailey.Internal)
 	if err != nil {
 		return none(err)
 	}
@@ -212,9 +211,9 @@ func (w *writer) createSegment(c chain) (chain, writer, error) {
 	if err := next.writeFirstLine(g); err != nil {
 		return none(err)
 	}
-	if err := w.dir.renameDurably(segmentTemp, next.name); err != nil {
+	if err := w.dir.Rename(segmentTemp, next.name); err != nil {
 		next.file.Close()
-		if gone := w.dir.removeFile(segmentTemp); gone != nil { // it may have its name already
+		if gone := w.dir.Remove(segmentTemp); gone != nil { // it may have its name already
 			w.stopWriting(errors.Join(err, gone))
 		}
 		return none(err)
@@ -222,16 +221,22 @@ func (w *writer) createSegment(c chain) (chain, writer, error) {
 	return c, next, nil
 }
 
+// newStart returns the Start of a segment that begins after head.
+func newStart(head audit.Head, tree audit.Tree, open []bailey.ReceiptID) audit.Start {
+	return audit.Start{Size: head.Seq, Head: head.Hash, Root: tree.Root(), Edge: tree.Edge(),
+		Open: append([]bailey.ReceiptID{}, open...)} // null is not in its one encoding
+}
+
 // writeFirstLine writes a segment's first line into a file that has no name in the ledger yet.
 func (w *writer) writeFirstLine(g *group) (err error) {
-	if err := w.dir.removeFile(segmentTemp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := w.dir.Remove(segmentTemp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if w.file, err = w.dir.openRegular(segmentTemp, os.O_RDWR|os.O_CREATE|os.O_EXCL); err != nil {
+	if w.file, err = w.dir.OpenRegular(segmentTemp, os.O_RDWR|os.O_CREATE|os.O_EXCL); err != nil {
 		return err
 	}
 	w.disk = w.wrap(segment{w.file})
-	err = lockWhole(w.file)
+	err = owned.LockFile(w.file)
 	if err == nil {
 		err = w.reserveSpace(g)
 	}
@@ -240,7 +245,7 @@ func (w *writer) writeFirstLine(g *group) (err error) {
 	}
 	if err != nil {
 		w.file.Close()
-		return errors.Join(err, w.dir.removeFile(segmentTemp))
+		return errors.Join(err, w.dir.Remove(segmentTemp))
 	}
 	return nil
 }

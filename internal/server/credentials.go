@@ -13,7 +13,7 @@ import (
 
 	"bailey"
 	"bailey/internal/broker"
-	"bailey/internal/ledger"
+	"bailey/internal/ledger/notary"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/settings"
@@ -65,13 +65,13 @@ func askBroker(ctx context.Context, b *settings.Broker) *apitype.BrokerStatus {
 // keyring finds the keys of the audit log: in files of the home, or at the broker if the settings say so. The settings
 // are read for each signature, so a change takes effect with the next one.
 type keyring struct {
-	files ledger.KeyFiles
+	files notary.KeyFiles
 	at    func() *settings.Broker
 }
 
 func (s *Server) newKeyring(home localapi.Home) keyring {
-	return keyring{ledger.KeyFiles{Dir: home.Keys()}, func() *settings.Broker {
-		return s.settings.Applied().Broker
+ return keyring{notary.KeyFiles{Dir: home.Keys()}, func() *settings.Broker {
+ return s.settings.Applied().Broker
 	}}
 }
 

@@ -9,6 +9,7 @@ import (
 	"bailey/audit"
 	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/ledger/notary"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/receipts"
@@ -88,7 +89,7 @@ func (s *Server) isLive(id bailey.ReceiptID) bool {
 }
 
 // openNotary creates the notary, which signs checkpoints of the ledger.
-func openNotary(home localapi.Home, log *ledger.Log, newest []byte, keys ledger.Keys) (*ledger.Notary, error) {
+func openNotary(home localapi.Home, log *ledger.Log, newest []byte, keys notary.Keys) (*notary.Notary, error) {
 	cosigned, err := apitype.KeptNote(home.Cosigned())
 	if err != nil {
 		return nil, err
@@ -96,7 +97,7 @@ func openNotary(home localapi.Home, log *ledger.Log, newest []byte, keys ledger.
 	keep := func(name string) func(signed []byte) error {
 		return func(signed []byte) error { return safefile.Put(string(home), name, signed, 0o600, nil) }
 	}
-	return ledger.NewNotary(ledger.NotaryConfig{Log: log, Keys: keys,
+	return notary.New(notary.Config{Log: log, Keys: keys,
 		Newest: newest, Keep: keep(localapi.CheckpointName), Cosigned: cosigned, KeepCosigned: keep(localapi.CosignedName)}), nil
 }
 
@@ -123,7 +124,7 @@ func (s *Server) checkpointReply(ctx context.Context, signed []byte,
 	}
 	r = apitype.CheckpointReply{OK: true, Signed: string(signed), Says: says, Key: key}
 	if since != nil {
-		proof, err := s.notary.Consistency(*since, signed)
+		proof, err := s.notary.Consistency(ctx, *since, signed)
 		if err != nil {
 			return r, err
 		}

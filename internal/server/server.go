@@ -22,6 +22,8 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
 	"bailey/internal/ledger"
+	"bailey/internal/ledger/index"
+	"bailey/internal/ledger/notary"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/mcp"
@@ -39,8 +41,8 @@ import (
 type Server struct {
 	ledger  *ledger.Log
 	scribe  *eventLog // writes all events
-	index   *ledger.Index
-	notary  *ledger.Notary
+	index   *index.Index
+	notary  *notary.Notary
 	Catalog *pack.Catalog // initial catalog; if nil, the built-in and installed packs
 	shelf   *activeCatalog
 	Rules   *policyStore
@@ -166,8 +168,8 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	if s.notary, err = openNotary(home, s.ledger, signed, s.newKeyring(home)); err != nil {
 		return nil, err
 	}
-	s.index = ledger.NewIndex(ledger.IndexConfig{Path: home.Index(), Ledger: s.ledger, Log: s.Log})
-	s.closeAtEnd("index of receipts", s.index.Close)
+ s.index = index.New(index.Config{Path: home.Index(), Ledger: s.ledger, Log: s.Log})
+ s.closeAtEnd("index of receipts", s.index.Close)
 	if s.Catalog == nil {
 		var found []packstore.Finding
 		if s.Catalog, found, err = openCatalog(home, s.scribe.lore.Packs); err != nil {

@@ -35,7 +35,8 @@ var slowestPackages = []string{"cmd/bailey", "internal/server", "internal/jail",
 var separatePackages = []string{"test/guest", "test/mutation"}
 
 // userPackages lists packages whose results may depend on the user that runs the tests.
-var userPackages = []string{"internal/server", "internal/gateway", "internal/localapi", "internal/cli", "internal/cli/direct", "internal/bench", "internal/ledger", "internal/peer", "internal/broker", "internal/jail",
+var userPackages = []string{"internal/server", "internal/gateway", "internal/localapi", "internal/cli", "internal/cli/direct", "internal/bench", "internal/ledger", "internal/ledger/index", "internal/ledger/notary",
+	"internal/ledger/owned", "internal/witness", "internal/peer", "internal/broker", "internal/jail",
 	"internal/wrap", "internal/hooks", "internal/socketproxy", "internal/egress", "internal/ktest", "packs", "internal/broker/process", "cmd/bailey", "test/script"}
 
 // unraced matches tests that run code in other processes, which would be this slow program again and which the race

@@ -15,6 +15,7 @@ import (
 	"bailey/audit"
 	"bailey/internal/cli"
 	"bailey/internal/ledger"
+	"bailey/internal/ledger/notary"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/safefile"
@@ -180,7 +181,7 @@ func homeKeys(home localapi.Home, signed []byte) []audit.Key {
 		return nil
 	}
 	var keys []audit.Key
-	for _, public := range (ledger.KeyFiles{Dir: home.Keys()}).Publics() {
+	for _, public := range (notary.KeyFiles{Dir: home.Keys()}).Publics() {
 		if k, err := audit.LogKey(c.Origin, public); err == nil {
 			keys = append(keys, k)
 		}

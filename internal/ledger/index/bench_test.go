@@ -1,4 +1,4 @@
-package ledger
+package index
 
 import (
 	"bufio"
@@ -15,6 +15,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/ledger"
 	"bailey/internal/receipts"
 )
 
@@ -67,9 +68,9 @@ func BenchmarkIndex(b *testing.B) {
 	dir := place(b)
 	ids := grow(b, dir, n)
 	began := time.Now()
-	l := open(b, Config{Dir: dir})
+	l := open(b, ledger.Config{Dir: dir})
 	b.Logf("%d receipts: the log opened in %v", n, time.Since(began))
-	x := NewIndex(IndexConfig{Path: filepath.Join(filepath.Dir(dir), "index.db"), Ledger: l})
+	x := New(Config{Path: filepath.Join(filepath.Dir(dir), "index.db"), Ledger: l.Log})
 	do(b, os.Chmod(filepath.Dir(dir), 0o700))
 	ctx := context.Background()
 	find := func(f receipts.Filter) int {

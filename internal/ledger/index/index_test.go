@@ -1,4 +1,4 @@
-package ledger
+package index
 
 import (
 	"bytes"
@@ -18,51 +18,9 @@ import (
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/ktest"
+	"bailey/internal/ledger"
 	"bailey/internal/receipts"
 )
-
-// indexed opens an index beside the ledger and closes it when the test ends. Its log goes to said.
-func indexed(t testing.TB, l *Log, said *said) *Index {
-	t.Helper()
-	home := filepath.Dir(l.dir.path)
-	do(t, os.Chmod(home, 0o700))
-	x := NewIndex(IndexConfig{Path: filepath.Join(home, "index.db"), Ledger: l, Log: logger(said)})
-	t.Cleanup(func() { x.Close() })
-	return x
-}
-
-// said is an operator's log that several goroutines can use.
-type said struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (s *said) Write(b []byte) (int, error) { s.mu.Lock(); defer s.mu.Unlock(); return s.buf.Write(b) }
-func (s *said) String() string              { s.mu.Lock(); defer s.mu.Unlock(); return s.buf.String() }
-
-// varied makes n receipts of every kind, some of them open, with a clock that jumps.
-func varied(t testing.TB, l *Log, n int, seed uint64) {
-	t.Helper()
-	random := rand.New(rand.NewPCG(seed, 1))
-	at := time.Date(2026, 11, 3, 9, 0, 0, 0, time.UTC)
-	var open []func(bailey.Outcome) error
-	for range n {
-		at = at.Add(time.Duration(random.IntN(2000)-400) * time.Millisecond)
-		in := intent()
-		in.Capability = bailey.CapabilityID(fmt.Sprint("git.", random.IntN(4)))
-		in.Agent, in.Session = fmt.Sprint("a", random.IntN(3)), bailey.SessionID(fmt.Sprint("s-", random.IntN(6)))
-		in.StartedAt, in.Door, in.DryRun = at, "mcp", random.IntN(5) == 0
-		seal, err := l.Open(context.Background(), in)
-		do(t, err)
-		if open = append(open, seal); random.IntN(8) == 0 {
-			continue
-		}
-		i := random.IntN(len(open)) // outcomes come in another order than intents
-		status := receipts.Statuses()[random.IntN(6)]
-		do(t, open[i](bailey.Outcome{Status: status, Decision: "allow", EndedAt: at}))
-		open = append(open[:i], open[i+1:]...)
-	}
-}
 
 // anyFilter returns a random filter.
 func anyFilter(random *rand.Rand, size uint64) (f receipts.Filter) {
@@ -104,14 +62,16 @@ func likeTheScan(t *testing.T, x *Index, questions int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(7, 7))
 	some := 0
+	to := x.ledger.Durable()
+	size := to.Tree.Size()
 	for range questions {
-		f := anyFilter(random, x.ledger.writer.end.head.Seq)
+		f := anyFilter(random, size)
 		do(t, f.Check())
 		got, err := x.findIndexed(context.Background(), f)
 		if err != nil {
 			t.Fatalf("%+v: %v", f, err)
 		}
-		want, err := x.ledger.scanFor(context.Background(), f)
+		want, err := x.ledger.Find(context.Background(), f)
 		do(t, err)
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("%+v:\nindex %d receipts, more %v, head %d\nscan  %d receipts, more %v, head %d", f,
@@ -129,7 +89,7 @@ func likeTheScan(t *testing.T, x *Index, questions int) {
 func TestIndexAnswersLikeTheScan(t *testing.T) {
 	ktest.Long(t)
 	dir := place(t)
-	c := Config{Dir: dir, Segment: 16 << 10}
+	c := ledger.Config{Dir: dir, Segment: 16 << 10}
 	l := open(t, c)
 	x := indexed(t, l, &said{})
 	for round := range 4 {
@@ -153,7 +113,7 @@ func TestIndexAnswersLikeTheScan(t *testing.T) {
 func TestIndexIsMadeAnew(t *testing.T) {
 	ktest.Long(t)
 	other := func(t *testing.T, x *Index) { // an index of another ledger
-		l := open(t, Config{Dir: place(t)})
+		l := open(t, ledger.Config{Dir: place(t)})
 		varied(t, l, 120, 3)
 		y := indexed(t, l, &said{})
 		_, err := y.Find(context.Background(), receipts.Filter{})
@@ -219,7 +179,7 @@ func TestIndexIsMadeAnew(t *testing.T) {
 		"a huge seal":      {func(t *testing.T, x *Index) { do(t, os.Truncate(x.path+sealSuffix, 1<<41)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := open(t, Config{Dir: place(t)})
+			l := open(t, ledger.Config{Dir: place(t)})
 			varied(t, l, 100, 4)
 			var log said
 			x := indexed(t, l, &log)
@@ -243,7 +203,7 @@ func TestIndexIsMadeAnew(t *testing.T) {
 // use.
 func TestIndexCorruptAtRandom(t *testing.T) {
 	ktest.Long(t)
-	l := open(t, Config{Dir: place(t)})
+	l := open(t, ledger.Config{Dir: place(t)})
 	varied(t, l, 150, 5)
 	var log said
 	x := indexed(t, l, &log)
@@ -288,11 +248,11 @@ func TestIndexAhead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := place(t)
-			l := open(t, Config{Dir: dir})
+			l := open(t, ledger.Config{Dir: dir})
 			varied(t, l, 50, 6)
 			older, err := os.ReadFile(first(dir))
 			do(t, err)
-			older = older[:l.writer.size]
+			older = older[:l.Durable().Bytes]
 			varied(t, l, 50, 7)
 			x := indexed(t, l, &said{})
 			_, err = x.Find(context.Background(), receipts.Filter{})
@@ -302,7 +262,7 @@ func TestIndexAhead(t *testing.T) {
 			all, err := os.ReadFile(first(dir))
 			do(t, err)
 			do(t, os.WriteFile(first(dir), cut(older, all), 0o600))
-			l = open(t, Config{Dir: dir})
+			l = open(t, ledger.Config{Dir: dir})
 			call(t, l)
 			var log said
 			x = indexed(t, l, &log)
@@ -319,7 +279,7 @@ func TestIndexIsNeverAhead(t *testing.T) {
 	held, release := make(chan struct{}, 1), make(chan struct{})
 	var hold sync.Once
 	armed := false
-	l := open(t, Config{Dir: place(t), Wrap: func(d Disk) Disk {
+	l := open(t, ledger.Config{Dir: place(t), Wrap: func(d ledger.Disk) ledger.Disk {
 		return slowDisk{d, func() {
 			if armed {
 				hold.Do(func() { held <- struct{}{}; <-release })
@@ -328,12 +288,14 @@ func TestIndexIsNeverAhead(t *testing.T) {
 	}})
 	varied(t, l, 10, 1)
 	x := indexed(t, l, &said{})
-	before := l.writer.end.head
+	page, err := l.Find(t.Context(), receipts.Filter{})
+	do(t, err)
+	before := page.Head
 	armed = true
 	done := make(chan error, 1)
 	go func() { done <- l.Note(context.Background(), "note", nil) }()
 	<-held // written but not synced
-	page, err := x.Find(context.Background(), receipts.Filter{})
+	page, err = x.Find(context.Background(), receipts.Filter{})
 	if err != nil || page.Head != before {
 		t.Errorf("while an entry is not durable: %+v %v, want %+v", page.Head, err, before)
 	}
@@ -345,7 +307,7 @@ func TestIndexIsNeverAhead(t *testing.T) {
 }
 
 type slowDisk struct {
-	Disk
+	ledger.Disk
 	before func()
 }
 
@@ -353,7 +315,7 @@ func (d slowDisk) Sync() error { d.before(); return d.Disk.Sync() }
 
 // TestIndexTogether runs many queries concurrently, while calls continue and the file is deleted at times.
 func TestIndexTogether(t *testing.T) {
-	l := open(t, Config{Dir: place(t)})
+	l := open(t, ledger.Config{Dir: place(t)})
 	varied(t, l, 50, 2)
 	x := indexed(t, l, &said{})
 	var wg sync.WaitGroup
@@ -365,7 +327,7 @@ func TestIndexTogether(t *testing.T) {
 				f.Size = 90
 				do(t, f.Check())
 				got, err := x.findIndexed(context.Background(), f)
-				want, werr := l.scanFor(context.Background(), f)
+				want, werr := l.Find(context.Background(), f)
 				if err != nil || werr != nil || !reflect.DeepEqual(got.Records, want.Records) {
 					t.Errorf("%+v: %d and %d receipts, %v %v", f, len(got.Records), len(want.Records), err, werr)
 				}
@@ -394,7 +356,7 @@ func TestIndexWithoutSpace(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := open(t, Config{Dir: place(t)})
+			l := open(t, ledger.Config{Dir: place(t)})
 			varied(t, l, 100, 2)
 			var log said
 			x := indexed(t, l, &log)
@@ -418,7 +380,7 @@ func TestIndexWithoutSpace(t *testing.T) {
 
 // TestSealFollowsNoLink checks that a seal does not follow a link and does not overwrite its target.
 func TestSealFollowsNoLink(t *testing.T) {
-	l := open(t, Config{Dir: place(t)})
+	l := open(t, ledger.Config{Dir: place(t)})
 	varied(t, l, 10, 1)
 	x := indexed(t, l, &said{})
 	_, err := x.Find(t.Context(), receipts.Filter{})
@@ -439,7 +401,7 @@ func TestSealFollowsNoLink(t *testing.T) {
 // answer.
 func TestIndexReadsWhatTheLedgerSays(t *testing.T) {
 	dir := place(t)
-	l := open(t, Config{Dir: dir})
+	l := open(t, ledger.Config{Dir: dir})
 	id := call(t, l)
 	x := indexed(t, l, &said{})
 	find := func() error { _, err := x.Find(context.Background(), receipts.Filter{ID: id}); return err }
@@ -455,7 +417,7 @@ func TestIndexReadsWhatTheLedgerSays(t *testing.T) {
 
 // TestScansAreOneAtATime checks that only one scan runs at a time, and none for a caller that has left.
 func TestScansAreOneAtATime(t *testing.T) {
-	l := open(t, Config{Dir: place(t)})
+	l := open(t, ledger.Config{Dir: place(t)})
 	id := call(t, l)
 	x := indexed(t, l, &said{})
 	x.scans <- struct{}{} // another scan
@@ -478,20 +440,20 @@ func TestIndexIsFedInParts(t *testing.T) {
 	ktest.Long(t)
 	dir := place(t)
 	ids := grow(t, dir, 10_000)
-	l := open(t, Config{Dir: dir})
+	l := open(t, ledger.Config{Dir: dir})
 	x := indexed(t, l, &said{})
 	ctx := context.Background()
 	if x.feedQuietly(ctx, func() bool { return true }); x.db != nil {
 		t.Error("it is opened for nothing")
 	}
-	x.fed = position{}
+	x.fed = ledger.Position{}
 	seen := uint64(0)
 	for range 2 {
 		x.feedQuietly(ctx, func() bool { return false })
-		if x.mark.at.seq <= seen {
+		if x.mark.at.Seq <= seen {
 			t.Fatalf("stuck at entry %d", seen)
 		}
-		if seen = x.mark.at.seq; x.whole {
+		if seen = x.mark.at.Seq; x.whole {
 			t.Fatal("whole too soon")
 		}
 	}
@@ -507,8 +469,8 @@ func TestIndexIsFedInParts(t *testing.T) {
 	if len(x.opened) != 0 {
 		t.Errorf("%d receipts are thought open", len(x.opened))
 	}
-	now, later := *l.durable.Load(), *l.durable.Load()
-	later.bytes += behind + 1
+	now, later := l.Durable(), l.Durable()
+	later.Bytes += behind + 1
 	if x.isBehind(now) || !x.isBehind(later) {
 		t.Error("what is behind is not known")
 	}
@@ -516,7 +478,7 @@ func TestIndexIsFedInParts(t *testing.T) {
 
 // TestIndexHostileNames checks that names that callers choose are returned unchanged and find their receipts.
 func TestIndexHostileNames(t *testing.T) {
-	l := open(t, Config{Dir: place(t)})
+	l := open(t, ledger.Config{Dir: place(t)})
 	x := indexed(t, l, &said{})
 	for _, name := range []string{"a\x00b", "a", "'; DROP TABLE receipt; --", "%", "é\u202e", strings.Repeat("x", 20_000), "\xff"} {
 		in := intent()
@@ -532,7 +494,7 @@ func TestIndexHostileNames(t *testing.T) {
 }
 
 func TestUnknownStatus(t *testing.T) {
-	l := open(t, Config{Dir: place(t)})
+	l := open(t, ledger.Config{Dir: place(t)})
 	_, err := indexed(t, l, &said{}).Find(context.Background(), receipts.Filter{Status: "denyed"})
 	if !errors.Is(err, bailey.Invalid) || !strings.Contains(bailey.HintOf(err), "denied, pending") {
 		t.Errorf("%v (%s)", err, bailey.HintOf(err))
@@ -542,7 +504,7 @@ func TestUnknownStatus(t *testing.T) {
 // TestPagesAreBounded checks that a page is limited in bytes, and that the following pages return the rest.
 func TestPagesAreBounded(t *testing.T) {
 	ktest.Long(t)
-	l := open(t, Config{Dir: place(t)})
+	l := open(t, ledger.Config{Dir: place(t)})
 	x := indexed(t, l, &said{})
 	const n = 150
 	for range n {
@@ -552,7 +514,7 @@ func TestPagesAreBounded(t *testing.T) {
 		do(t, err)
 	}
 	for _, find := range []func(receipts.Filter) (receipts.Page, error){
-		func(f receipts.Filter) (receipts.Page, error) { return x.findIndexed(context.Background(), f) }, func(f receipts.Filter) (receipts.Page, error) { return l.scanFor(context.Background(), f) },
+		func(f receipts.Filter) (receipts.Page, error) { return x.findIndexed(context.Background(), f) }, func(f receipts.Filter) (receipts.Page, error) { return l.Find(context.Background(), f) },
 	} {
 		got, pages, f := 0, 0, receipts.Filter{Oldest: true, Limit: receipts.MaxLimit}
 		for more := true; more; pages++ {

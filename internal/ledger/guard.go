@@ -1,11 +1,9 @@
 package ledger
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"bailey"
@@ -50,11 +48,10 @@ func (l *Log) verifyCheckpoint(h *checkpointGuard, head audit.Head, names []stri
 	case err != nil:
 		return err
 	case name != h.Origin:
-		return checkpointError(l.dir.path,
-			audit.Bad{Entry: 1, Reason: audit.Replaced,
-				Detail: fmt.Sprintf("this is %s, and the newest checkpoint is of %s", name, h.Origin)})
+		return l.Disagrees(audit.Bad{Entry: 1, Reason: audit.Replaced,
+			Detail: fmt.Sprintf("this is %s, and the newest checkpoint is of %s", name, h.Origin)})
 	case head.Seq < h.Size:
-		return checkpointError(l.dir.path, audit.Bad{Entry: head.Seq + 1, Reason: audit.Truncated,
+		return l.Disagrees(audit.Bad{Entry: head.Seq + 1, Reason: audit.Truncated,
 			Detail: fmt.Sprintf("%d entries were signed and %d are left: its end was cut, or it was put back", h.Size,
 				head.Seq)})
 	}
@@ -64,21 +61,21 @@ func (l *Log) verifyCheckpoint(h *checkpointGuard, head audit.Head, names []stri
 		}
 	}
 	if h.root != h.Root {
-		return checkpointError(l.dir.path,
-			audit.Bad{Within: h.Size, Reason: audit.Forked,
-				Detail: fmt.Sprintf("the first %d entries are not those that were signed", h.Size)})
+		return l.Disagrees(audit.Bad{Within: h.Size, Reason: audit.Forked,
+			Detail: fmt.Sprintf("the first %d entries are not those that were signed", h.Size)})
 	}
 	return nil
 }
 
-func checkpointError(path string, bad audit.Bad) error {
-	return bailey.Conflict.Wrap(&bad, "the ledger in "+path+" does not agree with its newest checkpoint",
+// Disagrees returns the error for a ledger that contradicts its newest checkpoint.
+func (l *Log) Disagrees(bad audit.Bad) error {
+	return bailey.Conflict.Wrap(&bad, "the ledger in "+l.dir.Path+" does not agree with its newest checkpoint",
 		"keep it for whoever looks into this and restore the one that was signed; to begin a new one move the ledger and its checkpoints aside, all")
 }
 
 // readLedgerName returns the ledger's name from its genesis.
 func (d *directory) readLedgerName(first string) (string, error) {
-	f, err := d.openRegular(first, os.O_RDONLY)
+	f, err := d.OpenRegular(first, os.O_RDONLY)
 	if err != nil {
 		return "", err
 	}
@@ -106,21 +103,14 @@ func (d *directory) rootOf(h *checkpointGuard, names []string) error {
 
 // readToCheckpoint reads a segment up to the checkpoint's size, unless the segment begins after it.
 func (d *directory) readToCheckpoint(name string, carries bool, h *checkpointGuard) (past bool, err error) {
-	f, err := d.openRegular(name, os.O_RDONLY)
+	f, err := d.OpenRegular(name, os.O_RDONLY)
 	if err != nil {
 		return false, err
 	}
 	defer f.Close()
 	var start audit.Start
 	if carries {
-		line, err := bufio.NewReader(io.LimitReader(f, audit.MaxLine+1)).ReadBytes('\n')
-		if err != nil {
-			return false, fmt.Errorf("reading %s: %w", f.Name(), err)
-		}
-		if start, err = audit.ReadStart(line); err != nil || start.Size > h.Size {
-			return false, err
-		}
-		if _, err = f.Seek(0, io.SeekStart); err != nil {
+		if start, err = firstOf(f); err != nil || start.Size > h.Size {
 			return false, err
 		}
 	}

@@ -1,9 +1,11 @@
-package direct
+package witness
 
 import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -18,32 +20,28 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"bailey/audit"
-	"bailey/internal/cli"
 	"bailey/internal/localapi"
 )
 
 // grove is a log of numbered entries that can be signed at any size, and forked.
 type grove struct {
-	t      *testing.T
-	name   string
-	by     note.Signer
-	key    audit.Key
-	leaves []audit.Hash
+	t       *testing.T
+	name    string
+	private ed25519.PrivateKey
+	key     audit.Key
+	leaves  []audit.Hash
 }
 
 func newGrove(t *testing.T, name string, seed byte) *grove {
 	private := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
-	by, err := audit.NewSigner(name, private)
-	if err != nil {
-		t.Fatal(err)
-	}
 	key, err := audit.LogKey(name, private.Public().(ed25519.PublicKey))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &grove{t: t, name: name, by: by, key: key}
+	return &grove{t: t, name: name, private: private, key: key}
 }
 
 func (g *grove) grow(mark string, n int) {
@@ -54,48 +52,55 @@ func (g *grove) grow(mark string, n int) {
 
 // ask returns the request for a checkpoint of size entries, for a witness that saw old entries.
 func (g *grove) ask(old, size int) []byte {
-	p, err := audit.NewProver(uint64(size))
-	if err == nil {
-		err = p.WantConsistency(uint64(min(old, size)))
+	g.t.Helper()
+	var stored []tlog.Hash
+	read := tlog.HashReaderFunc(func(indexes []int64) (list []tlog.Hash, err error) {
+		for _, i := range indexes {
+			list = append(list, stored[i])
+		}
+		return list, nil
+	})
+	var tree audit.Tree
+	for n, l := range g.leaves[:size] {
+		more, err := tlog.StoredHashesForRecordHash(int64(n), tlog.Hash(l), read)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		stored = append(stored, more...)
+		tree.Add(l)
 	}
-	if err != nil {
-		g.t.Fatal(err)
+	var proof []audit.Hash
+	if 0 < old && old < size {
+		list, err := tlog.ProveTree(int64(size), int64(old), read)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		for _, h := range list {
+			proof = append(proof, audit.Hash(h))
+		}
 	}
-	for _, l := range g.leaves[:size] {
-		p.Add(l)
-	}
-	root, err := p.Root()
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	proof, err := p.Consistency(uint64(min(old, size)))
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	signed, err := audit.Checkpoint{Origin: g.name, Size: uint64(size), Root: root}.Sign(audit.Checkpoint{}, nil, g.by)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	text := audit.Checkpoint{Origin: g.name, Size: uint64(size), Root: tree.Root()}.Text()
+	sig := append(binary.BigEndian.AppendUint32(nil, g.key.KeyHash()), ed25519.Sign(g.private, []byte(text))...)
+	signed := fmt.Appendf(nil, "%s\n— %s %s\n", text, g.name, base64.StdEncoding.EncodeToString(sig))
 	return audit.Request{Old: uint64(old), Proof: proof, Checkpoint: signed}.Text()
 }
 
-func newWitness(t *testing.T, file string, keys ...audit.Key) (*witness, audit.Key) {
+func newWitness(t *testing.T, file string, keys ...audit.Key) (*Witness, audit.Key) {
 	t.Helper()
 	private := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{200}, ed25519.SeedSize))
-	by, err := audit.NewCosigner("witness.example/w", private, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := openWitness(file, audit.Trust{Keys: keys}, by)
-	if err != nil {
-		t.Fatal(err)
-	}
 	key, err := audit.WitnessKey("witness.example/w", private.Public().(ed25519.PublicKey))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return w, key
+	store, err := OpenFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(store, keys, NewCosigner(key, private, time.Now)), key
 }
+
+// seen returns the size of the log's checkpoint that the witness's store holds.
+func seen(w *Witness, log string) uint64 { return w.store.(*File).seen[log].Size }
 
 // TestWitness checks over HTTP that a sequence of requests gets the responses of c2sp.org/tlog-witness. A fork, a
 // rollback and an unknown log must get no signature. The new state must be on disk before the response is sent.
@@ -134,7 +139,7 @@ func TestWitness(t *testing.T) {
 		{"less", g.ask(5, 9), 409, "12\n", 12},
 	} {
 		out := httptest.NewRecorder()
-		w.newHandler().ServeHTTP(out, httptest.NewRequest("POST", addPath, bytes.NewReader(c.request)))
+		w.Handler().ServeHTTP(out, httptest.NewRequest("POST", addPath, bytes.NewReader(c.request)))
 		if out.Code != c.code || !strings.HasPrefix(out.Body.String(), c.body) {
 			t.Errorf("%d, %s: %d %q, want %d %q", i, c.what, out.Code, out.Body, c.code, c.body)
 		}
@@ -144,11 +149,11 @@ func TestWitness(t *testing.T) {
 		if c.code != 200 && strings.Contains(out.Body.String(), "— ") {
 			t.Errorf("%s: a signature in %q", c.what, out.Body)
 		}
-		if w, _ = newWitness(t, file, g.key); w.seen[g.name].Size != c.seen { // a crash at this point loses no state
-			t.Errorf("%s: it saw %d, want %d", c.what, w.seen[g.name].Size, c.seen)
+		if w, _ = newWitness(t, file, g.key); seen(w, g.name) != c.seen { // a crash at this point loses no state
+			t.Errorf("%s: it saw %d, want %d", c.what, seen(w, g.name), c.seen)
 		}
 	}
-	lines, err := w.cosignRequest(t.Context(), g.ask(12, 12))
+	lines, err := w.Cosign(t.Context(), g.ask(12, 12))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,11 +177,11 @@ func TestTwoOfOneWitness(t *testing.T) {
 	one, _ := newWitness(t, file, g.key)
 	two, _ := newWitness(t, file, g.key)
 	for _, c := range []struct {
-		by   *witness
+		by   *Witness
 		ask  []byte
 		sign bool
 	}{{one, g.ask(0, 3), true}, {two, g.ask(3, 9), true}, {one, fork.ask(3, 9), false}, {one, g.ask(9, 9), true}} {
-		if lines, err := c.by.cosignRequest(t.Context(), c.ask); (err == nil) != c.sign {
+		if lines, err := c.by.Cosign(t.Context(), c.ask); (err == nil) != c.sign {
 			t.Errorf("%s %v, want a signature: %v", lines, err, c.sign)
 		}
 	}
@@ -189,14 +194,14 @@ func TestWitnessRemembers(t *testing.T) {
 	fork.grow("y", 9)
 	file := filepath.Join(t.TempDir(), "seen")
 	w, _ := newWitness(t, file, g.key)
-	if _, err := w.cosignRequest(t.Context(), g.ask(0, 3)); err != nil {
+	if _, err := w.Cosign(t.Context(), g.ask(0, 3)); err != nil {
 		t.Fatal(err)
 	}
 	old, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.cosignRequest(t.Context(), g.ask(3, 9)); err != nil {
+	if _, err := w.Cosign(t.Context(), g.ask(3, 9)); err != nil {
 		t.Fatal(err)
 	}
 	for name, spoil := range map[string]func() error{
@@ -208,7 +213,7 @@ func TestWitnessRemembers(t *testing.T) {
 		if err := spoil(); err != nil {
 			t.Fatal(err)
 		}
-		if lines, err := w.cosignRequest(t.Context(), fork.ask(0, 9)); err == nil {
+		if lines, err := w.Cosign(t.Context(), fork.ask(0, 9)); err == nil {
 			t.Errorf("%s: %s", name, lines)
 		}
 	}
@@ -219,14 +224,14 @@ func TestWitnessIsBusy(t *testing.T) {
 	g := newGrove(t, "bailey/a/1", 1)
 	g.grow("x", 3)
 	w, _ := newWitness(t, filepath.Join(t.TempDir(), "seen"), g.key)
-	unlock, err := localapi.LockFile(w.file + ".lock")
+	unlock, err := localapi.LockFile(w.store.(*File).name + ".lock")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unlock()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if lines, err := w.cosignRequest(ctx, g.ask(0, 3)); !errors.Is(err, context.Canceled) {
+	if lines, err := w.Cosign(ctx, g.ask(0, 3)); !errors.Is(err, context.Canceled) {
 		t.Errorf("%s %v", lines, err)
 	}
 }
@@ -241,12 +246,12 @@ func TestUnknownLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good, err := w.cosignRequest(t.Context(), request)
+	good, err := w.Cosign(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	evil := []byte("— \u009b2Jevil AAAAAAAAAAAA\n")
-	both, err := addLines(r.Checkpoint, slices.Concat(evil, good, evil), g.key, []audit.Key{key})
+	both, err := AddLines(r.Checkpoint, slices.Concat(evil, good, evil), g.key, []audit.Key{key})
 	if err != nil || !bytes.Equal(both, slices.Concat(r.Checkpoint, good)) {
 		t.Errorf("%q %v", both, err)
 	}
@@ -260,7 +265,7 @@ func TestWitnessThatCannotRemember(t *testing.T) {
 	g := newGrove(t, "bailey/a/1", 1)
 	g.grow("x", 5)
 	w, _ := newWitness(t, filepath.Join(t.TempDir(), "gone", "seen"), g.key)
-	if lines, err := w.cosignRequest(t.Context(), g.ask(0, 5)); err == nil || lines != nil {
+	if lines, err := w.Cosign(t.Context(), g.ask(0, 5)); err == nil || lines != nil {
 		t.Errorf("%s %v", lines, err)
 	}
 	for _, text := range []string{"", "null", "[]", "{"} {
@@ -268,7 +273,7 @@ func TestWitnessThatCannotRemember(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := openWitness(file, audit.Trust{}, nil); err == nil {
+		if _, err := OpenFile(file); err == nil {
 			t.Errorf("%q is taken for what was seen", text)
 		}
 	}
@@ -284,14 +289,14 @@ func TestHostileWitness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good, err := w.cosignRequest(t.Context(), request)
+	good, err := w.Cosign(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if both, err := addLines(r.Checkpoint, good, g.key, []audit.Key{key}); err != nil || !bytes.HasPrefix(both, r.Checkpoint) {
+	if both, err := AddLines(r.Checkpoint, good, g.key, []audit.Key{key}); err != nil || !bytes.HasPrefix(both, r.Checkpoint) {
 		t.Errorf("%s %v", both, err)
 	}
-	if twice, err := addLines(append(bytes.Clone(r.Checkpoint), good...), good, g.key, []audit.Key{key}); err != nil || bytes.Count(twice, []byte("witness.example")) != 1 {
+	if twice, err := AddLines(append(bytes.Clone(r.Checkpoint), good...), good, g.key, []audit.Key{key}); err != nil || bytes.Count(twice, []byte("witness.example")) != 1 {
 		t.Errorf("%s %v", twice, err)
 	}
 	flipped := bytes.Clone(good)
@@ -300,11 +305,11 @@ func TestHostileWitness(t *testing.T) {
 		"nothing": nil, "rubbish": []byte("rubbish\n"), "one bit": flipped, "another text": append([]byte("bailey/a/1\n9\n"), good...),
 		"the log's own": r.Checkpoint[bytes.Index(r.Checkpoint, []byte("— ")):], "no newline": good[:len(good)-1], "long": bytes.Repeat(good, 400),
 	} {
-		if both, err := addLines(r.Checkpoint, lines, g.key, []audit.Key{key}); err == nil {
+		if both, err := AddLines(r.Checkpoint, lines, g.key, []audit.Key{key}); err == nil {
 			t.Errorf("%s: %s", what, both)
 		}
 	}
-	if _, err := addLines(r.Checkpoint, good, g.key, nil); err == nil {
+	if _, err := AddLines(r.Checkpoint, good, g.key, nil); err == nil {
 		t.Error("a witness that nobody named")
 	}
 	for what, answer := range map[string]http.HandlerFunc{
@@ -319,29 +324,24 @@ func TestHostileWitness(t *testing.T) {
 		},
 	} {
 		server := httptest.NewServer(answer)
-		lines, _, err := askWitness(context.Background(), server.URL+addPath, request)
+		lines, _, err := Ask(context.Background(), server.URL+addPath, request)
 		if err == nil || lines != nil || strings.Contains(err.Error(), "\x1b") {
 			t.Errorf("%s: %q %v", what, lines, err)
 		}
 		server.Close()
 	}
-	server := httptest.NewServer(w.newHandler())
+	server := httptest.NewServer(w.Handler())
 	defer server.Close()
-	if _, size, err := askWitness(context.Background(), server.URL+addPath, request); err != nil || size != 5 {
+	if _, size, err := Ask(context.Background(), server.URL+addPath, request); err != nil || size != 5 {
 		t.Errorf("%d %v", size, err)
 	}
 }
 
-// TestWitnessAddresses checks that without TLS both sides accept only this machine.
+// TestWitnessAddresses checks that without TLS the client accepts only this machine.
 func TestWitnessAddresses(t *testing.T) {
-	for addr, ok := range map[string]bool{"127.0.0.1:0": true, "[::1]:1": true, "0.0.0.0:1": false, ":1": false, "10.0.0.1:1": false, "localhost:1": false, "127.0.0.1": false, "": false} {
-		if err := cli.CheckLoopback(addr); (err == nil) != ok {
-			t.Errorf("%q: %v", addr, err)
-		}
-	}
 	for at, ok := range map[string]bool{"http://127.0.0.1:7070": true, "http://[::1]:7": true, "https://w.example/a/": true,
 		"http://w.example": false, "http://127.0.0.1.example": false, "ftp://127.0.0.1": false, "https://a:b@w.example": false, "w": false, "": false, "%": false} {
-		if _, err := witnessURL(at); (err == nil) != ok {
+		if _, err := ParseURL(at); (err == nil) != ok {
 			t.Errorf("%q: %v", at, err)
 		}
 	}
@@ -349,7 +349,37 @@ func TestWitnessAddresses(t *testing.T) {
 	why := errors.New("enough")
 	cancel(why)
 	w, _ := newWitness(t, filepath.Join(t.TempDir(), "seen"))
-	if err := serveWitness(ctx, w, "127.0.0.1:0", "", "", func(net.Addr) {}); !errors.Is(err, why) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Serve(ctx, l, "", ""); !errors.Is(err, why) {
 		t.Error(err)
+	}
+}
+
+// TestCosignatureIsTheVector checks that a witness makes the bytes of the vectors of package audit, and none at a time
+// that has no form.
+func TestCosignatureIsTheVector(t *testing.T) {
+	signed, err := os.ReadFile("../../audit/testdata/signed/old.note")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _, _ := strings.Cut(string(signed), "\n\n")
+	private := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{101}, ed25519.SeedSize))
+	key, err := audit.WitnessKey("witness.example/w1", private.Public().(ed25519.PublicKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := NewCosigner(key, private, func() time.Time { return time.Unix(1001, 0) })
+	made, err := note.Sign(&note.Note{Text: text + "\n"}, by)
+	if err != nil || !bytes.HasSuffix(signed, made[len(text)+2:]) {
+		t.Errorf("%s %v", made, err)
+	}
+	for _, when := range []int64{-1, 253402300800} {
+		by := NewCosigner(key, private, func() time.Time { return time.Unix(when, 0) })
+		if _, err := by.Sign([]byte("x\n")); err == nil {
+			t.Errorf("a cosignature at %d", when)
+		}
 	}
 }

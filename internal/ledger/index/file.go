@@ -1,4 +1,4 @@
-package ledger
+package index
 
 import (
 	"bytes"
@@ -15,8 +15,10 @@ import (
 	"strings"
 
 	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"bailey"
+	"bailey/internal/ledger/owned"
 )
 
 // fileStamp distinguishes files, and a written file from an unwritten one, as finely as the file system's clock allows.
@@ -91,21 +93,26 @@ func (x *Index) openSQLite(ctx context.Context, fresh, sealed bool) (err error) 
 	return x.examineFile(ctx, sealed)
 }
 
+func (x *Index) openDir() (*owned.Dir, error) {
+	return owned.OpenDir(filepath.Dir(x.path), "the directory of the index",
+		"chmod 700 and chown it, after finding out who changed it")
+}
+
 // prepareFile checks that only this user could have written the file. It opens and closes the file before SQLite does,
 // because a process that closes a file loses its locks on it (fcntl(2)).
 func (x *Index) prepareFile() (fresh bool, err error) {
-	dir, err := openDir(filepath.Dir(x.path))
+	dir, err := x.openDir()
 	if err != nil {
 		return false, err
 	}
 	defer dir.Close()
-	f, err := dir.openFit(filepath.Base(x.path), os.O_RDWR)
+	f, err := dir.OpenFit(filepath.Base(x.path), os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := x.removeFiles(); err != nil { // files that an earlier index left beside it
 			return false, err
 		}
 		fresh = true
-		f, err = dir.openFit(filepath.Base(x.path), os.O_RDWR|os.O_CREATE|os.O_EXCL)
+		f, err = dir.OpenFit(filepath.Base(x.path), os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	} else if err != nil {
 		return false, staleError(err.Error())
 	}
@@ -202,12 +209,6 @@ func (x *Index) checkStatements(ctx context.Context) error {
 	return rows.Err()
 }
 
-// SQLite result codes that say nothing about the content of the file (sqlite.org/rescode.html).
-const (
-	sqliteBusy, sqliteLocked, sqliteNoMem, sqliteReadOnly   = 5, 6, 7, 8
-	sqliteInterrupt, sqliteIO, sqliteFull, sqliteCannotOpen = 9, 10, 13, 14
-)
-
 // classifyError makes an error stale if only a new file can fix it. These are all errors of SQLite except those of the
 // disk, of memory, and of another process that holds the file.
 func classifyError(err error) error {
@@ -216,11 +217,14 @@ func classifyError(err error) error {
 		return err
 	}
 	switch e.Code() & 0xff {
-	case sqliteBusy, sqliteLocked, sqliteNoMem, sqliteInterrupt, sqliteIO, sqliteReadOnly, sqliteCannotOpen:
-		return unavailableError("look at the disk and who else has the file open; it may be deleted at any time", err,
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT,
+		sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
+		return bailey.Unavailable.Wrapf(err,
+			"look at the disk and who else has the file open; it may be deleted at any time",
 			"the index of receipts cannot be used")
-	case sqliteFull:
-		return unavailableError("free some space where the index is", err, "the index of receipts has no space")
+	case sqlite3.SQLITE_FULL:
+		return bailey.Unavailable.Wrapf(err, "free some space where the index is",
+			"the index of receipts has no space")
 	}
 	return staleError(err.Error())
 }
@@ -256,7 +260,7 @@ func (x *Index) sealFile() error {
 	if now := x.readStamps(); now.main != x.left.main || now.wal != (fileStamp{}) {
 		return errForeign
 	}
-	dir, err := openDir(filepath.Dir(x.path))
+	dir, err := x.openDir()
 	if err != nil {
 		return err
 	}
@@ -266,7 +270,7 @@ func (x *Index) sealFile() error {
 		return err
 	}
 	// replaces no file and follows no link
-	return dir.createFile(sealTemp, filepath.Base(x.path)+sealSuffix, bytes.NewReader(sum))
+	return dir.Create(sealTemp, filepath.Base(x.path)+sealSuffix, bytes.NewReader(sum))
 }
 
 // consumeSeal removes the seal and reports whether it existed. If the file does not match the seal, or the seal cannot be
@@ -299,12 +303,12 @@ func (x *Index) consumeSeal(ctx context.Context) (bool, error) {
 
 // readSeal reads the seal.
 func (x *Index) readSeal() ([]byte, error) {
-	dir, err := openDir(filepath.Dir(x.path))
+	dir, err := x.openDir()
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	f, err := dir.openFit(filepath.Base(x.path)+sealSuffix, os.O_RDONLY)
+	f, err := dir.OpenFit(filepath.Base(x.path)+sealSuffix, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}

@@ -1,23 +1,39 @@
-package ledger
+// Package notary signs checkpoints of a log, keeps their cosignatures, and proves receipts under them. It only reads the
+// ledger, and appends the changes of its own key.
+package notary
 
 import (
 	"context"
 	"crypto"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"os"
+	"iter"
+	"math"
 	"slices"
 	"sync"
 
+	"golang.org/x/mod/sumdb/note"
+
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/ledger"
 )
 
-// NotaryConfig configures a Notary. All fields except the checkpoints are needed.
-type NotaryConfig struct {
-	Log          *Log
+// Log is the log that a Notary signs for: a [ledger.Log].
+type Log interface {
+	// Durable returns the position after the last durable entry.
+	Durable() ledger.Position
+	// Entries yields the entries after a place up to a position, checked against the format and the chain.
+	Entries(ctx context.Context, after ledger.Place, to ledger.Position) iter.Seq2[ledger.Placed, error]
+	// RecordKey records durably with which key the log signs from now on.
+	RecordKey(ctx context.Context, c audit.KeyChange) error
+	// Disagrees returns the error for a ledger that contradicts its newest checkpoint.
+	Disagrees(bad audit.Bad) error
+}
+
+// Config configures a Notary. All fields except the checkpoints are needed.
+type Config struct {
+	Log          Log
 	Keys         Keys
 	Newest       []byte                    // the checkpoint kept last, or nil
 	Keep         func(signed []byte) error // durably replaces Newest; a checkpoint that it refuses is not given out
@@ -29,7 +45,7 @@ type NotaryConfig struct {
 // that it signed last, and proves from the current files that the next one extends it. Its methods are safe for
 // concurrent use.
 type Notary struct {
-	c NotaryConfig
+	c Config
 
 	mu      sync.Mutex // one signature at a time; guards the fields below
 	learned bool
@@ -40,8 +56,8 @@ type Notary struct {
 	cosigned []byte
 }
 
-// NewNotary returns the notary of a log. It reads and creates nothing yet.
-func NewNotary(c NotaryConfig) *Notary {
+// New returns the notary of a log. It reads and creates nothing yet.
+func New(c Config) *Notary {
 	return &Notary{c: c, newest: c.Newest, cosigned: c.Cosigned}
 }
 
@@ -53,7 +69,7 @@ func (n *Notary) Key(ctx context.Context) (audit.Key, error) {
 }
 
 func (n *Notary) ensureKey(ctx context.Context) (audit.Key, error) {
-	if err := n.loadKeys(); err != nil {
+	if err := n.loadKeys(ctx); err != nil {
 		return audit.Key{}, err
 	}
 	if k, ok := n.keys.Last(); ok {
@@ -64,25 +80,32 @@ func (n *Notary) ensureKey(ctx context.Context) (audit.Key, error) {
 }
 
 // loadKeys reads once the name of the log and the keys that it announced.
-func (n *Notary) loadKeys() error {
+func (n *Notary) loadKeys(ctx context.Context) error {
 	if n.learned {
 		return nil
 	}
 	var name string
 	var keys audit.Keys
-	err := n.c.Log.eachEntry(n.c.Log.durable.Load(), func(e audit.Entry) error {
-		var g audit.Genesis
-		if e.Kind == audit.KindGenesis {
-			err := json.Unmarshal(e.Data, &g)
+	for p, err := range n.entries(ctx) {
+		if err == nil {
+			err = keys.Add(p.Entry)
+		}
+		if err == nil && p.Kind == audit.KindGenesis {
+			var g audit.Genesis
+			err = json.Unmarshal(p.Data, &g)
 			name = g.Name()
+		}
+		if err != nil {
 			return err
 		}
-		return keys.Add(e)
-	})
-	if err == nil {
-		n.name, n.keys, n.learned = name, keys, true
 	}
-	return err
+	n.name, n.keys, n.learned = name, keys, true
+	return nil
+}
+
+// entries yields the durable entries.
+func (n *Notary) entries(ctx context.Context) iter.Seq2[ledger.Placed, error] {
+	return n.c.Log.Entries(ctx, ledger.Place{}, n.c.Log.Durable())
 }
 
 // announceKey makes a key and records in the log that it signs from now on. by signs the change for the previous key; if
@@ -100,11 +123,11 @@ func (n *Notary) announceKey(ctx context.Context, old audit.Key, by crypto.Signe
 	if by == nil {
 		by = private
 	}
-	change, err := audit.NewKeyChange(old, next, by)
+	change, err := signKeyChange(old, next, by)
 	if err != nil {
 		return audit.KeyChange{}, err
 	}
-	if err := n.c.Log.recordKeyChange(ctx, change); err != nil {
+	if err := n.c.Log.RecordKey(ctx, change); err != nil {
 		// If the error is Unavailable, the change may be in the log, and then this key signs.
 		if !errors.Is(err, bailey.Unavailable) {
 			err = errors.Join(err, n.c.Keys.Forget(public))
@@ -112,7 +135,25 @@ func (n *Notary) announceKey(ctx context.Context, old audit.Key, by crypto.Signe
 		return audit.KeyChange{}, err
 	}
 	n.learned = false // it is in the log and is read from there
-	return change, n.loadKeys()
+	return change, n.loadKeys(ctx)
+}
+
+// signKeyChange returns the announcement of the log's next key, signed by private, the private key of old. If old is the
+// zero key, next is the first key, and private must be its private key. No ledger can prove that the first key belongs
+// to the log.
+func signKeyChange(old, next audit.Key, private crypto.Signer) (c audit.KeyChange, err error) {
+	c.Key = next
+	if old != (audit.Key{}) {
+		c.Old = &old
+	}
+	if c.Signature, err = private.Sign(nil, c.SignedText(), crypto.Hash(0)); err != nil {
+		return audit.KeyChange{}, err
+	}
+	data, err := json.Marshal(c)
+	if err != nil {
+		return audit.KeyChange{}, err
+	}
+	return audit.ParseKeyChange(data)
 }
 
 // Rotate makes the log sign with another key from now on, and removes the previous private key.
@@ -138,46 +179,6 @@ func (n *Notary) Rotate(ctx context.Context) (audit.KeyChange, error) {
 		}
 	}
 	return change, errors.Join(errs...)
-}
-
-// recordKeyChange records a change of key.
-func (l *Log) recordKeyChange(ctx context.Context, c audit.KeyChange) error {
-	data, err := json.Marshal(c)
-	if err != nil {
-		return err
-	}
-	r, err := newRequest(audit.KindKey, data)
-	if err != nil {
-		return err
-	}
-	return l.submitRequest(ctx, r)
-}
-
-// eachEntry calls see for the entries up to a position.
-func (l *Log) eachEntry(to *position, see func(audit.Entry) error) error {
-	files, err := l.dir.openSegments()
-	if err != nil {
-		return err
-	}
-	defer closeAll(files)
-	var head audit.Head
-	for i, r := range upTo(files, to) {
-		for e, err := range audit.Scan(r, head) {
-			var bad *audit.Bad
-			if errors.As(err, &bad) {
-				bad.Segment = i + 1
-				return damagedError(l.dir.path, bad)
-			}
-			if err == nil {
-				err = see(e)
-			}
-			if err != nil {
-				return fmt.Errorf("reading the ledger: %w", err)
-			}
-			head = audit.Head{Seq: e.Seq, Hash: e.Hash}
-		}
-	}
-	return nil
 }
 
 // Newest returns the checkpoint that was kept last, or nil.
@@ -240,7 +241,7 @@ func (n *Notary) Sign(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	by, err := audit.NewSigner(n.name, private)
+	by, err := newSigner(n.name, private)
 	if err != nil {
 		return nil, err
 	}
@@ -248,16 +249,16 @@ func (n *Notary) Sign(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	to := n.c.Log.durable.Load()
-	now := audit.Checkpoint{Origin: n.name, Size: to.tree.Size(), Root: to.tree.Root()}
+	to := n.c.Log.Durable()
+	now := audit.Checkpoint{Origin: n.name, Size: to.Tree.Size(), Root: to.Tree.Root()}
 	if now == last {
 		return n.newest, nil
 	}
-	proof, err := n.c.Log.proveExtends(last, to)
+	proof, err := n.proveExtends(ctx, last, to)
 	if err != nil {
 		return nil, err
 	}
-	signed, err := now.Sign(last, proof, by)
+	signed, err := signCheckpoint(now, last, proof, by)
 	if err != nil {
 		return nil, err
 	}
@@ -266,6 +267,34 @@ func (n *Notary) Sign(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	return signed, nil
+}
+
+// signer signs with a log's key. The private key may be anywhere, because it is asked for each signature.
+type signer struct {
+	audit.Key
+	private crypto.Signer
+}
+
+func newSigner(name string, private crypto.Signer) (signer, error) {
+	k, err := audit.LogKey(name, PublicOf(private))
+	return signer{k, private}, err
+}
+
+// Sign returns the signature of a note's text.
+func (s signer) Sign(text []byte) ([]byte, error) { return s.private.Sign(nil, text, crypto.Hash(0)) }
+
+// signCheckpoint returns c as a note signed by by. It signs only if proof shows that c extends last, the checkpoint
+// signed last, and only in the log's own name.
+func signCheckpoint(c, last audit.Checkpoint, proof []audit.Hash, by note.Signer) ([]byte, error) {
+	if err := c.Extends(last, proof); err != nil {
+		return nil, bailey.Conflict.Wrap(err, "the checkpoint is not signed: it does not extend the one signed last",
+			"the ledger was cut, restored or exchanged: keep it and find out which, then begin a new one")
+	}
+	if _, err := audit.ParseCheckpoint(c.Text()); err != nil || by.Name() != c.Origin {
+		return nil, bailey.Invalid.Wrap(err, "the checkpoint is not signed: it is not of the log whose key this is",
+			"a log's key carries the name of the log's origin")
+	}
+	return note.Sign(&note.Note{Text: c.Text()}, by)
 }
 
 // lastCheckpoint returns the checkpoint that was signed last, or the zero Checkpoint. If the log's keys did not sign the kept
@@ -283,7 +312,7 @@ func (n *Notary) lastCheckpoint() (audit.Checkpoint, error) {
 }
 
 // Consistency returns the proof that a signed checkpoint begins with the log's first old entries.
-func (n *Notary) Consistency(old uint64, signed []byte) ([]audit.Hash, error) {
+func (n *Notary) Consistency(ctx context.Context, old uint64, signed []byte) ([]audit.Hash, error) {
 	c, err := audit.ReadCheckpoint(signed)
 	if err != nil {
 		return nil, err
@@ -292,83 +321,76 @@ func (n *Notary) Consistency(old uint64, signed []byte) ([]audit.Hash, error) {
 		return nil, bailey.Invalid.Errorf("look at that number first: when somebody did see so many, the log was rolled back, and bailey audit verify --against what was seen shows it",
 			"the checkpoint has %d entries, and %d are said to have been seen", c.Size, old)
 	}
-	proof, _, err := n.c.Log.proveConsistency(old, c.Size, n.c.Log.durable.Load())
+	proof, _, err := n.proveConsistency(ctx, old, c.Size, n.c.Log.Durable())
 	return proof, err
 }
 
 // proveExtends proves that the files up to a position extend last and match the tree in memory.
-func (l *Log) proveExtends(last audit.Checkpoint, to *position) ([]audit.Hash, error) {
-	if last == (audit.Checkpoint{}) {
-		return nil, nil
+func (n *Notary) proveExtends(ctx context.Context, last audit.Checkpoint, to ledger.Position) ([]audit.Hash, error) {
+	if last == (audit.Checkpoint{}) || last.Size > to.Tree.Size() {
+		return nil, nil // Sign refuses the latter with its own error
 	}
-	if last.Size > to.tree.Size() {
-		return nil, nil // Sign refuses this with its own error
-	}
-	proof, root, err := l.proveConsistency(last.Size, to.tree.Size(), to)
-	if err == nil && root != to.tree.Root() {
-		err = checkpointError(l.dir.path,
-			audit.Bad{Within: to.tree.Size(), Reason: audit.Forked,
-				Detail: "the files hold other entries than were written"})
+	proof, root, err := n.proveConsistency(ctx, last.Size, to.Tree.Size(), to)
+	if err == nil && root != to.Tree.Root() {
+		err = n.c.Log.Disagrees(audit.Bad{Within: to.Tree.Size(), Reason: audit.Forked,
+			Detail: "the files hold other entries than were written"})
 	}
 	return proof, err
 }
 
 // proveConsistency returns the proof from the first old entries to the first size entries, and the root over the latter.
-func (l *Log) proveConsistency(old, size uint64, to *position) ([]audit.Hash, audit.Hash, error) {
-	p, err := audit.NewProver(size)
+func (n *Notary) proveConsistency(ctx context.Context, old, size uint64,
+	to ledger.Position) (proof []audit.Hash, root audit.Hash, err error) {
+	p, err := newProver(size)
 	if err == nil {
-		err = p.WantConsistency(old)
+		err = p.wantConsistency(old)
 	}
-	if err == nil {
-		err = l.eachEntry(to, func(e audit.Entry) error { p.Add(e.Leaf); return nil })
-	}
-	if err != nil {
-		return nil, audit.Hash{}, err
-	}
-	root, err := p.Root()
 	if err != nil {
 		return nil, root, err
 	}
-	proof, err := p.Consistency(old)
+	for e, err := range n.c.Log.Entries(ctx, ledger.Place{}, to) {
+		if err != nil {
+			return nil, root, err
+		}
+		p.addLeaf(e.Leaf)
+	}
+	if root, err = p.root(); err == nil {
+		proof, err = p.consistency(old)
+	}
 	return proof, root, err
 }
 
 // Prove returns the portable receipt of id under a kept checkpoint that covers it, preferably a cosigned one. If no
 // kept checkpoint covers it, Prove signs one.
 func (n *Notary) Prove(ctx context.Context, id bailey.ReceiptID) ([]byte, error) {
-	last, err := n.lastOf(id)
+	_, last, err := n.findEntries(ctx, id, math.MaxUint64)
 	if err != nil {
 		return nil, err
 	}
-	signed, err := n.findCovering(last)
+	signed, err := n.findCovering(ctx, last)
 	if err == nil && signed == nil {
 		signed, err = n.Sign(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return n.proveReceipt(id, signed)
-}
-
-// lastOf returns the number of a receipt's last entry.
-func (n *Notary) lastOf(id bailey.ReceiptID) (last uint64, err error) {
-	err = n.c.Log.eachEntry(n.c.Log.durable.Load(), func(e audit.Entry) error {
-		if e.Receipt == id && (e.Kind == audit.KindIntent || e.Kind == audit.KindOutcome) {
-			last = e.Seq
-		}
-		return nil
-	})
-	if err == nil && last == 0 {
-		err = bailey.NotFound.Errorf("bailey receipts list shows them", "there is no receipt %.80s", id)
+	c, err := audit.ReadCheckpoint(signed)
+	if err != nil {
+		return nil, err
 	}
-	return last, err
+	seqs, _, err := n.findEntries(ctx, id, c.Size)
+	if err != nil {
+		return nil, err
+	}
+	r, err := n.proveEntries(ctx, signed, seqs)
+	return r.Text(), err
 }
 
 // findCovering returns the newest kept checkpoint that covers an entry, or nil. Cosigned checkpoints come first.
-func (n *Notary) findCovering(seq uint64) ([]byte, error) {
+func (n *Notary) findCovering(ctx context.Context, seq uint64) ([]byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err := n.loadKeys(); err != nil {
+	if err := n.loadKeys(ctx); err != nil {
 		return nil, err
 	}
 	list := [][]byte{n.cosigned, n.newest}
@@ -389,47 +411,4 @@ func (n *Notary) findCovering(seq uint64) ([]byte, error) {
 		}
 	}
 	return nil, nil
-}
-
-func (n *Notary) proveReceipt(id bailey.ReceiptID, signed []byte) ([]byte, error) {
-	c, err := audit.ReadCheckpoint(signed)
-	if err != nil {
-		return nil, err
-	}
-	var seqs []uint64
-	err = n.c.Log.withSegments(func(segments []io.Reader) (err error) {
-		seqs, err = audit.Find(id, c.Size, segments...)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	var r audit.Receipt
-	err = n.c.Log.withSegments(func(segments []io.Reader) (err error) {
-		r, err = audit.Prove(signed, seqs, segments...)
-		return err
-	})
-	return r.Text(), err
-}
-
-// withSegments opens the segments again.
-func (l *Log) withSegments(read func(segments []io.Reader) error) error {
-	files, err := l.dir.openSegments()
-	if err != nil {
-		return err
-	}
-	defer closeAll(files)
-	return read(upTo(files, l.durable.Load()))
-}
-
-// upTo limits the segments to a position.
-func upTo(files []*os.File, at *position) []io.Reader {
-	readers := make([]io.Reader, min(len(files), at.segment))
-	for i := range readers {
-		readers[i] = files[i]
-		if i+1 == at.segment {
-			readers[i] = io.LimitReader(files[i], at.bytes)
-		}
-	}
-	return readers
 }

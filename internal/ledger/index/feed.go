@@ -1,36 +1,54 @@
-package ledger
+package index
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/ledger"
 	"bailey/internal/receipts"
 )
+
+// receiptLines holds the places of the two lines of a receipt. If the receipt is open, outcome is zero.
+type receiptLines struct{ intent, outcome ledger.Place }
+
+func (p *receiptLines) scanRow(rows *sql.Rows) error {
+	var segment, offset, length sql.NullInt64
+	var prev, hash, oprev, ohash sql.RawBytes
+	i, o := &p.intent, &p.outcome
+	if err := rows.Scan(&i.Seq, &i.Segment, &i.Offset, &i.Length, &prev, &hash, &o.Seq, &segment, &offset, &length,
+		&oprev, &ohash); err != nil {
+		return err
+	}
+	o.Segment, o.Offset, o.Length = int(segment.Int64), offset.Int64, int(length.Int64)
+	copy(i.Prev[:], prev)
+	copy(i.Hash[:], hash)
+	copy(o.Prev[:], oprev)
+	copy(o.Hash[:], ohash)
+	return nil
+}
 
 // indexProgress states how far an index reaches. The index itself stores it.
 type indexProgress struct {
 	origin string
-	at     linePlace // the last entry in the index; zero if it holds none
-	high   int64     // the latest start so far, in microseconds since 1970
-	late   int64     // the longest time by which a start was behind the latest before it
+	at     ledger.Place // the last entry in the index; zero if it holds none
+	high   int64        // the latest start so far, in microseconds since 1970
+	late   int64        // the longest time by which a start was behind the latest before it
 }
 
 func (m *indexProgress) scanRow(row *sql.Row) error {
 	var prev, hash []byte
-	if err := row.Scan(&m.origin, &m.at.seq, &m.at.segment, &m.at.offset, &m.at.length, &prev, &hash, &m.high,
+	if err := row.Scan(&m.origin, &m.at.Seq, &m.at.Segment, &m.at.Offset, &m.at.Length, &prev, &hash, &m.high,
 		&m.late); err != nil {
 		return err
 	}
-	copy(m.at.prev[:], prev)
-	copy(m.at.hash[:], hash)
+	copy(m.at.Prev[:], prev)
+	copy(m.at.Hash[:], hash)
 	return nil
 }
 
@@ -40,127 +58,50 @@ var errDisturbed = errors.New("the ledger is in use")
 // catchUp feeds the index up to the durable end of the ledger. If still is set, it decides whether the next batch
 // follows.
 func (x *Index) catchUp(ctx context.Context, still func() bool) error {
-	fed := *x.ledger.durable.Load()
-	files, err := x.ledger.dir.openSegments()
-	if err != nil {
-		return err
-	}
-	defer closeAll(files)
-	readers := x.ledger.upToDurable(files)
-	if err := x.checkLastEntry(readers); err != nil {
+	to := x.ledger.Durable()
+	if err := x.checkLastEntry(to); err != nil {
 		return err
 	}
 	b := batch{mark: x.mark}
-	for i := max(b.mark.at.segment, 1); i <= len(readers); i++ {
-		if err := x.feedSegment(ctx, i, readers[i-1], &b, still); err != nil {
-			return err
-		}
-	}
-	if err := x.commitBatch(ctx, &b); err != nil {
-		return err
-	}
-	x.fed = fed
-	return x.completeSchema(ctx)
-}
-
-// checkLastEntry checks that the last entry of the index is in the ledger at the same place. The log has verified its chain:
-// if two ledgers share an entry of one hash, they share all entries before it.
-func (x *Index) checkLastEntry(readers []io.Reader) error {
-	at := x.mark.at
-	if at.seq == 0 {
-		return nil
-	}
-	if at.segment < 1 || at.segment > len(readers) {
-		return staleError(fmt.Sprintf("it is ahead of the ledger, which has no segment %d", at.segment))
-	}
-	if r, ok := readers[at.segment-1].(*io.LimitedReader); ok && at.offset+int64(at.length) > r.N {
-		return staleError(fmt.Sprintf("it is ahead of the ledger: it ends with entry %d", at.seq))
-	}
-	shelf := lineReader{dir: x.ledger.dir}
-	defer shelf.close()
-	_, err := shelf.readEntry(at)
-	return err
-}
-
-// feedSegment adds the entries of a segment after the batch's mark.
-func (x *Index) feedSegment(ctx context.Context, segment int, r io.Reader, b *batch, still func() bool) error {
-	begin := int64(0)
-	if b.mark.at.segment == segment {
-		begin = b.mark.at.offset + int64(b.mark.at.length)
-	}
-	if more, err := skipBytes(r, begin); err != nil || !more {
-		return err
-	}
-	ends := &lineEndReader{r: r, read: begin, last: begin}
-	for e, err := range audit.Scan(ends, audit.Head{Seq: b.mark.at.seq, Hash: b.mark.at.hash}) {
-		var bad *audit.Bad
-		if errors.As(err, &bad) {
-			bad.Segment = segment
-			return damagedError(x.ledger.dir.path, bad)
+	for p, err := range x.ledger.Entries(ctx, b.mark.at, to) {
+		if err == nil {
+			err = b.addEntry(p.Entry, p.At)
 		}
 		if err != nil {
-			return fmt.Errorf("reading the ledger: %w", err)
-		}
-		offset, end := ends.nextLine()
-		if err := b.addEntry(e, linePlace{e.Seq, segment, offset, int(end - offset), e.Prev, e.Hash}); err != nil {
 			return err
 		}
 		if b.entries < batchEntries {
 			continue
 		}
-		if err := x.commitBatch(ctx, b); err != nil {
+		if err := x.commitBatch(ctx, &b); err != nil {
 			return err
 		}
 		if still != nil && !still() {
 			return errDisturbed
 		}
 	}
-	return nil
-}
-
-// skipBytes skips the first n bytes of a segment and reports whether there may be more.
-func skipBytes(r io.Reader, n int64) (more bool, err error) {
-	switch r := r.(type) {
-	case *io.LimitedReader:
-		if r.N -= n; r.N <= 0 {
-			return false, nil
-		}
-		return skipBytes(r.R, n)
-	case io.Seeker:
-		_, err := r.Seek(n, io.SeekCurrent)
-		return true, err
+	if err := x.commitBatch(ctx, &b); err != nil {
+		return err
 	}
-	_, err = io.CopyN(io.Discard, r, n)
-	return true, err
+	x.fed = to
+	return x.completeSchema(ctx)
 }
 
-// lineEndReader passes a segment on and records where its lines end, because a scan reads ahead of the entries that it yields.
-type lineEndReader struct {
-	r     io.Reader
-	read  int64 // offset of r
-	last  int64 // the end of the line that next returned last
-	queue []int64
-}
-
-func (s *lineEndReader) Read(p []byte) (int, error) {
-	n, err := s.r.Read(p)
-	for i := 0; i < n; {
-		end := bytes.IndexByte(p[i:n], '\n')
-		if end < 0 {
-			break
-		}
-		i += end + 1
-		s.queue = append(s.queue, s.read+int64(i))
+// checkLastEntry checks that the last entry of the index is in the ledger at the same place. The log has verified its
+// chain: if two ledgers share an entry of one hash, they share all entries before it.
+func (x *Index) checkLastEntry(to ledger.Position) error {
+	at := x.mark.at
+	if at.Seq == 0 {
+		return nil
 	}
-	s.read += int64(n)
-	return n, err
-}
-
-// nextLine returns where the next line begins and ends. The line must have been read.
-func (s *lineEndReader) nextLine() (begin, end int64) {
-	begin, end = s.last, s.queue[0]
-	s.last, s.queue = end, s.queue[1:]
-	return begin, end
+	if at.Segment < 1 || at.Segment > to.Segment ||
+		at.Segment == to.Segment && at.Offset+int64(at.Length) > to.Bytes {
+		return staleError(fmt.Sprintf("it is ahead of the ledger: it ends with entry %d in segment %d", at.Seq, at.Segment))
+	}
+	lines := x.ledger.Lines()
+	defer lines.Close()
+	_, err := lines.Entry(at)
+	return err
 }
 
 // batchEntries is the number of entries in one transaction.
@@ -178,7 +119,7 @@ type batch struct {
 // row is a receipt as the index stores it.
 type row struct {
 	id      bailey.ReceiptID
-	at      linePlace
+	at      ledger.Place
 	intent  intentRow
 	started int64
 	high    int64
@@ -205,11 +146,11 @@ type outcomeRow struct {
 type receiptEnd struct {
 	id bailey.ReceiptID
 	outcomeRow
-	at linePlace
+	at ledger.Place
 }
 
 // addEntry adds an entry to the batch.
-func (b *batch) addEntry(e audit.Entry, at linePlace) error {
+func (b *batch) addEntry(e audit.Entry, at ledger.Place) error {
 	b.entries++
 	b.mark.at = at
 	switch e.Kind {
@@ -261,8 +202,8 @@ func (x *Index) commitBatch(ctx context.Context, b *batch) error {
 		return err
 	}
 	m := b.mark
-	if _, err := tx.ExecContext(ctx, setMark, m.origin, m.at.seq, m.at.segment, m.at.offset, m.at.length, m.at.prev[:],
-		m.at.hash[:], m.high, m.late); err != nil {
+	if _, err := tx.ExecContext(ctx, setMark, m.origin, m.at.Seq, m.at.Segment, m.at.Offset, m.at.Length, m.at.Prev[:],
+		m.at.Hash[:], m.high, m.late); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
@@ -275,7 +216,7 @@ func (x *Index) commitBatch(ctx context.Context, b *batch) error {
 		if x.opened == nil {
 			x.opened = make(map[bailey.ReceiptID]uint64)
 		}
-		x.opened[id] = r.at.seq
+		x.opened[id] = r.at.Seq
 	}
 	x.mark, *b = m, batch{mark: m}
 	return nil
@@ -289,9 +230,9 @@ func (x *Index) writeBatch(ctx context.Context, tx *sql.Tx, b *batch) error {
 	defer insert.Close()
 	for _, r := range b.rows {
 		in, at := r.intent, r.at
-		args := append([]any{at.seq, string(r.id), in.Session, in.Capability, in.Agent, in.Door, in.DryRun, r.started,
+		args := append([]any{at.Seq, string(r.id), in.Session, in.Capability, in.Agent, in.Door, in.DryRun, r.started,
 			r.high,
-			at.segment, at.offset, at.length, at.prev[:], at.hash[:]}, r.end.columnValues()...)
+			at.Segment, at.Offset, at.Length, at.Prev[:], at.Hash[:]}, r.end.columnValues()...)
 		if _, err := insert.ExecContext(ctx, args...); err != nil {
 			return err
 		}
@@ -318,18 +259,18 @@ func (x *Index) endReceipt(ctx context.Context, tx *sql.Tx, o *receiptEnd) error
 		return err
 	}
 	if n, err := result.RowsAffected(); err != nil || n != 1 {
-		return staleError(fmt.Sprintf("it has no open receipt %s for entry %d", o.id, o.at.seq))
+		return staleError(fmt.Sprintf("it has no open receipt %s for entry %d", o.id, o.at.Seq))
 	}
 	return nil
 }
 
 // columnValues returns the columns of an end, in the order of both statements.
 func (o *receiptEnd) columnValues() []any {
-	if o.at.seq == 0 {
+	if o.at.Seq == 0 {
 		return []any{string(receipts.Open), "", nil, 0, nil, nil, nil, nil, nil}
 	}
-	return []any{o.Status, o.Decision, o.EndedAt.UnixMicro(), o.at.seq, o.at.segment, o.at.offset, o.at.length,
-		o.at.prev[:], o.at.hash[:]}
+	return []any{o.Status, o.Decision, o.EndedAt.UnixMicro(), o.at.Seq, o.at.Segment, o.at.Offset, o.at.Length,
+		o.at.Prev[:], o.at.Hash[:]}
 }
 
 // Run feeds the index while the ledger is quiet, so that a query after a busy day does not wait. It returns when ctx
@@ -337,14 +278,14 @@ func (o *receiptEnd) columnValues() []any {
 func (x *Index) Run(ctx context.Context) error {
 	tick := time.NewTicker(quiet)
 	defer tick.Stop()
-	for last := *x.ledger.durable.Load(); ; {
+	for last := x.ledger.Durable(); ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		now := *x.ledger.durable.Load()
-		still := func() bool { return *x.ledger.durable.Load() == now }
+		now := x.ledger.Durable()
+		still := func() bool { return x.ledger.Durable() == now }
 		if now == last {
 			x.feedQuietly(ctx, still)
 		}
@@ -359,8 +300,8 @@ const (
 	behind = 1 << 20
 )
 
-func (x *Index) isBehind(now position) bool {
-	return now.segment != x.fed.segment || now.bytes < x.fed.bytes || now.bytes > x.fed.bytes+behind
+func (x *Index) isBehind(now ledger.Position) bool {
+	return now.Segment != x.fed.Segment || now.Bytes < x.fed.Bytes || now.Bytes > x.fed.Bytes+behind
 }
 
 func (x *Index) feedQuietly(ctx context.Context, still func() bool) {
@@ -368,12 +309,12 @@ func (x *Index) feedQuietly(ctx context.Context, still func() bool) {
 		return
 	}
 	defer x.unlock()
-	if !x.isBehind(*x.ledger.durable.Load()) {
+	if !x.isBehind(x.ledger.Durable()) {
 		return
 	}
 	err := x.useOrRebuild(ctx, func() error { return x.catchUp(ctx, still) })
 	if err != nil && ctx.Err() == nil && !errors.Is(err, errDisturbed) {
-		x.fed = *x.ledger.durable.Load() // not again before the ledger grows
+		x.fed = x.ledger.Durable() // not again before the ledger grows
 		x.log.Warn("the index of receipts is not fed", "file", x.path, "err", err)
 	}
 }

@@ -1,4 +1,4 @@
-package ledger
+package notary
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 
 	"bailey"
+	"bailey/internal/ledger/owned"
 )
 
 // Keys gives access to the private keys that sign for a ledger. Their owner may keep them, because the log only asks
@@ -36,8 +37,8 @@ type KeyFiles struct {
 	Whose string // owner in messages; "" is the log
 }
 
-func (k KeyFiles) openKeyDir() (*directory, error) {
-	return openPlace(k.Dir, "the directory of "+cmp.Or(k.Whose, "the log")+"'s keys",
+func (k KeyFiles) openKeyDir() (*owned.Dir, error) {
+	return owned.OpenDir(k.Dir, "the directory of "+cmp.Or(k.Whose, "the log")+"'s keys",
 		"find out who changed it; a key wants a directory of its own: mkdir -m 700")
 }
 
@@ -53,8 +54,9 @@ func (k KeyFiles) Make() (crypto.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := makeDir(k.Dir); err != nil {
-		return nil, unavailableError("give keys a directory that can be made: BAILEY_HOME on a disk you can write", err,
+	if err := owned.MakeDir(k.Dir); err != nil {
+		return nil, bailey.Unavailable.Wrapf(err,
+			"give keys a directory that can be made: BAILEY_HOME on a disk you can write",
 			"the log's key has no directory")
 	}
 	return private, k.writeKey(keyName(public), private)
@@ -70,7 +72,7 @@ func (k KeyFiles) writeKey(name string, private ed25519.PrivateKey) error {
 		return err
 	}
 	defer d.Close()
-	return d.createFile(keyTemp, name, bytes.NewReader(pem.EncodeToMemory(&pem.Block{Type: keyType, Bytes: der})))
+	return d.Create(keyTemp, name, bytes.NewReader(pem.EncodeToMemory(&pem.Block{Type: keyType, Bytes: der})))
 }
 
 // Find reads the private key of public.
@@ -96,7 +98,7 @@ func (k KeyFiles) readKey(name string) (ed25519.PrivateKey, error) {
 		return nil, err
 	}
 	defer d.Close()
-	f, err := d.openRegular(name, os.O_RDONLY)
+	f, err := d.OpenRegular(name, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -132,10 +134,10 @@ func (k KeyFiles) Forget(public ed25519.PublicKey) error {
 		return err
 	}
 	defer d.Close()
-	if err := d.removeFile(keyName(public)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := d.Remove(keyName(public)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing %s: %w", keyName(public), err)
 	}
-	return syncDir(k.Dir)
+	return owned.SyncDir(k.Dir)
 }
 
 // Publics returns the public keys of the keys that sign for a ledger. It skips all other files.
@@ -145,7 +147,7 @@ func (k KeyFiles) Publics() []ed25519.PublicKey {
 		return nil
 	}
 	defer d.Close()
-	names, _ := d.listNames() // without a directory, it is empty
+	names, _ := d.List() // without a directory, it is empty
 	var list []ed25519.PublicKey
 	for _, name := range names {
 		if private, err := k.readKey(name); err == nil && name == keyName(private.Public().(ed25519.PublicKey)) {
@@ -157,6 +159,9 @@ func (k KeyFiles) Publics() []ed25519.PublicKey {
 
 // PublicOf returns the public key of an Ed25519 key, or nil for another type of key.
 func PublicOf(private crypto.Signer) ed25519.PublicKey {
+	if private == nil {
+		return nil
+	}
 	public, _ := private.Public().(ed25519.PublicKey)
 	return public
 }
@@ -180,8 +185,8 @@ func (k KeyFiles) Named(name string) (crypto.Signer, error) {
 	if _, private, err = ed25519.GenerateKey(nil); err != nil {
 		return nil, err
 	}
-	if err := makeDir(k.Dir); err != nil {
-		return nil, unavailableError("name a file in a directory that can be made, of its own and 0700", err,
+	if err := owned.MakeDir(k.Dir); err != nil {
+		return nil, bailey.Unavailable.Wrapf(err, "name a file in a directory that can be made, of its own and 0700",
 			"the key %s has no directory", name)
 	}
 	return private, k.writeKey(name, private)

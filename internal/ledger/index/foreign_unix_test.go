@@ -1,19 +1,21 @@
 //go:build linux || darwin
 
-package ledger
+package index
 
 import (
-	"bailey/internal/receipts"
 	"context"
 	"database/sql"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"bailey/internal/ktest"
+	"bailey/internal/ledger"
+	"bailey/internal/receipts"
 )
 
 // foreignEnv names a file. If it is set, TestForeignWriter runs a statement on that file.
@@ -81,7 +83,7 @@ func harms() map[string]func(t *testing.T, x *Index) {
 
 // TestIndexIsHeld checks that no other SQLite process can read or write an index that is in use.
 func TestIndexIsHeld(t *testing.T) {
-	l := open(t, Config{Dir: place(t)})
+	l := open(t, ledger.Config{Dir: place(t)})
 	varied(t, l, 60, 1)
 	x := indexed(t, l, &said{})
 	_, err := x.Find(context.Background(), receipts.Filter{})
@@ -100,7 +102,7 @@ func TestIndexWrittenWhileInUse(t *testing.T) {
 	ktest.Long(t)
 	for name, harm := range harms() {
 		t.Run(name, func(t *testing.T) {
-			l := open(t, Config{Dir: place(t)})
+			l := open(t, ledger.Config{Dir: place(t)})
 			varied(t, l, 100, 4)
 			var log said
 			x := indexed(t, l, &log)
@@ -122,7 +124,7 @@ func TestForeignIndexIsNotSealed(t *testing.T) {
 	ktest.Long(t)
 	for name, harm := range harms() {
 		t.Run(name, func(t *testing.T) {
-			l := open(t, Config{Dir: place(t)})
+			l := open(t, ledger.Config{Dir: place(t)})
 			varied(t, l, 100, 4)
 			var log said
 			x := indexed(t, l, &log)
@@ -146,7 +148,7 @@ func TestForeignIndexIsNotSealed(t *testing.T) {
 
 // TestIndexWrittenDuringAnAnswer checks that an answer is discarded if the file was written meanwhile.
 func TestIndexWrittenDuringAnAnswer(t *testing.T) {
-	l := open(t, Config{Dir: place(t)})
+	l := open(t, ledger.Config{Dir: place(t)})
 	varied(t, l, 100, 4)
 	x := indexed(t, l, &said{})
 	_, err := x.Find(context.Background(), receipts.Filter{})
@@ -157,5 +159,34 @@ func TestIndexWrittenDuringAnAnswer(t *testing.T) {
 	})
 	if err != errForeign {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestPipeForASeal checks that a pipe in place of the index's seal does not block.
+func TestPipeForASeal(t *testing.T) {
+	l := open(t, ledger.Config{Dir: place(t)})
+	varied(t, l, 10, 1)
+	x := indexed(t, l, &said{})
+	_, err := x.Find(t.Context(), receipts.Filter{})
+	do(t, err)
+	do(t, x.Close())
+	do(t, os.Remove(x.path+sealSuffix))
+	do(t, syscall.Mkfifo(x.path+sealSuffix, 0o600))
+	likeTheScan(t, x, 30)
+	do(t, x.Close())
+}
+
+// TestPipesBesideTheIndex checks that a pipe in place of SQLite's files beside the index does not block either.
+func TestPipesBesideTheIndex(t *testing.T) {
+	for _, suffix := range []string{"-journal", "-wal", "-shm"} {
+		l := open(t, ledger.Config{Dir: place(t)})
+		varied(t, l, 10, 1)
+		x := indexed(t, l, &said{})
+		_, err := x.Find(t.Context(), receipts.Filter{})
+		do(t, err)
+		do(t, x.Close())
+		do(t, syscall.Mkfifo(x.path+suffix, 0o600))
+		likeTheScan(t, x, 30)
+		do(t, x.Close())
 	}
 }

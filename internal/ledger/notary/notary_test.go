@@ -1,4 +1,4 @@
-package ledger
+package notary
 
 import (
 	"bytes"
@@ -9,11 +9,17 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/mod/sumdb/note"
+
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/ledger"
+	"bailey/internal/witness"
 )
 
 // office is a log with its notary, its keys and the kept checkpoint, as on the disk.
@@ -22,7 +28,7 @@ type office struct {
 	t    *testing.T
 	dir  string
 	keys KeyFiles
-	log  *Log
+	log  *ledger.Log
 	kept []byte
 	deny error // error when a checkpoint is kept
 
@@ -38,8 +44,8 @@ func newOffice(t *testing.T) *office {
 
 func (o *office) open(segment int64) {
 	o.t.Helper()
-	o.log = open(o.t, Config{Dir: o.dir, Host: "castle", Newest: o.kept, Segment: segment})
-	o.Notary = NewNotary(NotaryConfig{Log: o.log, Keys: o.keys, Newest: o.kept, Cosigned: o.cosigned, Keep: func(b []byte) error {
+	o.log = open(o.t, ledger.Config{Dir: o.dir, Host: "castle", Newest: o.kept, Segment: segment})
+	o.Notary = New(Config{Log: o.log, Keys: o.keys, Newest: o.kept, Cosigned: o.cosigned, Keep: func(b []byte) error {
 		if o.deny == nil {
 			o.kept = b
 		}
@@ -57,6 +63,49 @@ func (o *office) sign() []byte {
 	signed, err := o.Sign(context.Background())
 	do(o.t, err)
 	return signed
+}
+
+func do(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// open opens a ledger and closes it when the test ends.
+func open(t testing.TB, c ledger.Config) *ledger.Log {
+	t.Helper()
+	l, err := ledger.New(c)
+	if err != nil {
+		t.Fatalf("%v (%s)", err, bailey.HintOf(err))
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func first(dir string) string { return filepath.Join(dir, "00000001.jsonl") }
+
+// call makes one call with a receipt.
+func call(t testing.TB, l *ledger.Log) bailey.ReceiptID {
+	t.Helper()
+	in := bailey.Intent{Receipt: bailey.NewReceiptID(), Capability: "system.echo", Agent: "local", Session: "s-1", Host: "castle", StartedAt: time.Now()}
+	seal, err := l.Open(context.Background(), in)
+	do(t, err)
+	do(t, seal(bailey.Outcome{Status: bailey.OK, Decision: "allow", Executed: new(true)}))
+	return in.Receipt
+}
+
+// cosign adds the cosignature of a witness to a checkpoint.
+func cosign(t *testing.T, signed []byte, name string, private ed25519.PrivateKey) ([]byte, audit.Key) {
+	t.Helper()
+	key, err := audit.WitnessKey(name, PublicOf(private))
+	do(t, err)
+	text, _, _ := bytes.Cut(signed, []byte("\n\n"))
+	line, err := note.Sign(&note.Note{Text: string(text) + "\n"}, witness.NewCosigner(key, private, time.Now))
+	do(t, err)
+	both, err := audit.Join(signed, line)
+	do(t, err)
+	return both, key
 }
 
 // TestNotaryMakesItsKeyAtFirstUse checks that the key is made at its first use, is private, is announced once and is
@@ -92,7 +141,7 @@ func TestNotaryMakesItsKeyAtFirstUse(t *testing.T) {
 	for name, c := range map[string]audit.Check{
 		"both": {Trust: audit.Trust{Keys: []audit.Key{key}}, Newest: o.kept, Seen: [][]byte{signed, o.kept}},
 	} {
-		r, err := VerifyAgainst(t.Context(), o.dir, c)
+		r, err := ledger.VerifyAgainst(t.Context(), o.dir, c)
 		if err != nil || !r.OK || len(r.Held) != 3 {
 			t.Errorf("%s: %+v %v", name, r, err)
 		}
@@ -112,7 +161,7 @@ func TestKeyIsReplaced(t *testing.T) {
 		t.Errorf("%+v", change)
 	}
 	after := o.sign()
-	r, err := VerifyAgainst(t.Context(), o.dir, audit.Check{Trust: audit.Trust{Keys: []audit.Key{first}}, Newest: after, Seen: [][]byte{before}})
+	r, err := ledger.VerifyAgainst(t.Context(), o.dir, audit.Check{Trust: audit.Trust{Keys: []audit.Key{first}}, Newest: after, Seen: [][]byte{before}})
 	if err != nil || !r.OK {
 		t.Errorf("%+v %v", r.FirstBad, err)
 	}
@@ -183,7 +232,7 @@ func TestNeverSignsLess(t *testing.T) {
 			do(t, o.log.Close())
 			c.spoil(t, o, early)
 			found, _ := os.ReadFile(first(o.dir))
-			l, err := New(Config{Dir: o.dir, Newest: o.kept})
+			l, err := ledger.New(ledger.Config{Dir: o.dir, Newest: o.kept})
 			if c.words == "" {
 				do(t, err)
 				l.Close()
@@ -224,7 +273,7 @@ func TestHeldAcrossSegments(t *testing.T) {
 		c, err := audit.ReadCheckpoint(signed)
 		do(t, err)
 		c.Root[5] ^= 1
-		if _, err := New(Config{Dir: o.dir, Newest: []byte(c.Text() + "\n— x y\n")}); err == nil || !strings.Contains(err.Error(), "fork") {
+		if _, err := ledger.New(ledger.Config{Dir: o.dir, Newest: []byte(c.Text() + "\n— x y\n")}); err == nil || !strings.Contains(err.Error(), "fork") {
 			t.Errorf("checkpoint %d with another root: %v", i, err)
 		}
 	}
@@ -255,7 +304,7 @@ func TestNotaryLooksAtTheDisk(t *testing.T) {
 		"no signature": kept[:bytes.Index(kept, []byte("\n\n"))+2],
 		"one bit":      bytes.Replace(kept, []byte("="), []byte("A"), 1),
 	} {
-		n := NewNotary(NotaryConfig{Log: o.log, Keys: o.keys, Newest: bad, Keep: func([]byte) error { t.Error("kept"); return nil }})
+		n := New(Config{Log: o.log, Keys: o.keys, Newest: bad, Keep: func([]byte) error { t.Error("kept"); return nil }})
 		if signed, err := n.Sign(context.Background()); !errors.Is(err, bailey.Conflict) || signed != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -298,10 +347,10 @@ func TestNotaryProves(t *testing.T) {
 	do(t, err)
 	now, err := audit.ReadCheckpoint(o.Newest())
 	do(t, err)
-	proof, err := o.Consistency(was.Size, o.Newest())
+	proof, err := o.Consistency(t.Context(), was.Size, o.Newest())
 	do(t, err)
 	do(t, now.Extends(was, proof))
-	if _, err := o.Consistency(now.Size+1, o.Newest()); !errors.Is(err, bailey.Invalid) {
+	if _, err := o.Consistency(t.Context(), now.Size+1, o.Newest()); !errors.Is(err, bailey.Invalid) {
 		t.Error(err)
 	}
 }
@@ -317,12 +366,7 @@ func TestProvesUnderWhatIsKept(t *testing.T) {
 	do(t, err)
 	_, private, err := ed25519.GenerateKey(nil)
 	do(t, err)
-	by, err := audit.NewCosigner("witness.example/w", private, time.Now)
-	do(t, err)
-	witness, err := audit.WitnessKey("witness.example/w", PublicOf(private))
-	do(t, err)
-	cosigned, err := audit.Cosign(o.sign(), audit.Trust{Keys: []audit.Key{key}}, audit.Checkpoint{}, nil, by)
-	do(t, err)
+	cosigned, witness := cosign(t, o.sign(), "witness.example/w", private)
 	do(t, o.Cosigned(ctx, cosigned))
 	late := call(t, o.log)
 	under := func(id bailey.ReceiptID, quorum int) {
@@ -380,14 +424,9 @@ func TestCosignedIsKept(t *testing.T) {
 	old := o.sign()
 	call(t, o.log)
 	signed := o.sign()
-	key, err := o.Key(context.Background())
-	do(t, err)
 	_, private, err := ed25519.GenerateKey(nil)
 	do(t, err)
-	w, err := audit.NewCosigner("witness.example/w", private, time.Now)
-	do(t, err)
-	cosigned, err := audit.Cosign(signed, audit.Trust{Keys: []audit.Key{key}}, audit.Checkpoint{}, nil, w)
-	do(t, err)
+	cosigned, _ := cosign(t, signed, "witness.example/w", private)
 	if err := o.Cosigned(context.Background(), old); !errors.Is(err, bailey.Conflict) {
 		t.Error(err)
 	}
@@ -400,10 +439,7 @@ func TestCosignedIsKept(t *testing.T) {
 	}
 	_, private, err = ed25519.GenerateKey(nil)
 	do(t, err)
-	w, err = audit.NewCosigner("witness.example/v", private, time.Now)
-	do(t, err)
-	other, err := audit.Cosign(signed, audit.Trust{Keys: []audit.Key{key}}, audit.Checkpoint{}, nil, w)
-	do(t, err)
+	other, _ := cosign(t, signed, "witness.example/v", private)
 	do(t, o.Cosigned(context.Background(), other)) // without the first cosignature
 	do(t, o.Cosigned(context.Background(), signed))
 	if n := bytes.Count(o.kept, []byte("witness.example/")); n != 2 {
@@ -481,7 +517,7 @@ func TestSignedWhileItGrows(t *testing.T) {
 					return
 				}
 				seen = append(seen, signed)
-				r, err := VerifyAgainst(t.Context(), o.dir, audit.Check{Trust: audit.Trust{Keys: []audit.Key{key}}, Seen: seen})
+				r, err := ledger.VerifyAgainst(t.Context(), o.dir, audit.Check{Trust: audit.Trust{Keys: []audit.Key{key}}, Seen: seen})
 				if err != nil || !r.OK || len(r.Held) != len(seen) {
 					t.Errorf("%+v %v", r.FirstBad, err)
 				}
@@ -491,4 +527,55 @@ func TestSignedWhileItGrows(t *testing.T) {
 	auditors.Wait()
 	close(stop)
 	callers.Wait()
+}
+
+// brokenDisk fails each sync and truncation while it is broken.
+type brokenDisk struct {
+	ledger.Disk
+	broken atomic.Bool
+}
+
+func (d *brokenDisk) Sync() error {
+	if err := d.failure(); err != nil {
+		return err
+	}
+	return d.Disk.Sync()
+}
+
+func (d *brokenDisk) Truncate(size int64) error {
+	if err := d.failure(); err != nil {
+		return err
+	}
+	return d.Disk.Truncate(size)
+}
+
+func (d *brokenDisk) failure() error {
+	if d.broken.Load() {
+		return syscall.EIO
+	}
+	return nil
+}
+
+// TestKeyStaysWhileNobodyKnows checks that if a change of key fails, its private half is kept and the log can still
+// sign, because the change may be in the log all the same.
+func TestKeyStaysWhileNobodyKnows(t *testing.T) {
+	o := newOffice(t)
+	o.sign()
+	do(t, o.log.Close())
+	disk := &brokenDisk{}
+	o.log = open(t, ledger.Config{Dir: o.dir, Newest: o.kept, Wrap: func(d ledger.Disk) ledger.Disk { disk.Disk = d; return disk }})
+	o.Notary = New(Config{Log: o.log, Keys: o.keys, Newest: o.kept, Keep: func(b []byte) error { o.kept = b; return nil }})
+	disk.broken.Store(true)
+	if _, err := o.Rotate(context.Background()); !errors.Is(err, bailey.Unavailable) {
+		t.Fatal(err)
+	}
+	disk.broken.Store(false)
+	do(t, o.log.Close())
+	text, err := os.ReadFile(first(o.dir))
+	do(t, err)
+	if n := strings.Count(string(text), `"kind":"key"`); n != 2 {
+		t.Fatalf("%d keys stand in the log; the case is none", n)
+	}
+	o.open(0)
+	o.sign()
 }

@@ -1,10 +1,12 @@
-package ledger
+// Package index finds receipts without reading the whole ledger: a view in a SQLite file, which may be deleted at any time.
+package index
 
 import (
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/url"
 	"path/filepath"
@@ -13,13 +15,28 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/ledger"
 	"bailey/internal/receipts"
 )
 
-// IndexConfig configures an Index.
-type IndexConfig struct {
-	Path   string       // of the file, in a directory that only this user can access
-	Ledger *Log         // the ledger whose receipts it finds
+// Ledger is the log whose receipts an Index finds: a [ledger.Log].
+type Ledger interface {
+	// Durable returns the position after the last durable entry.
+	Durable() ledger.Position
+	// Extent returns the number of durable entries, and of their segments and bytes.
+	Extent() (entries uint64, segments int, bytes int64, err error)
+	// Entries yields the entries after a place up to a position, checked against the format and the chain.
+	Entries(ctx context.Context, after ledger.Place, to ledger.Position) iter.Seq2[ledger.Placed, error]
+	// Lines returns a reader of the lines at given places, each checked against the chain.
+	Lines() *ledger.Lines
+	// Find searches all durable entries.
+	Find(ctx context.Context, f receipts.Filter) (receipts.Page, error)
+}
+
+// Config configures an Index.
+type Config struct {
+	Path   string // of the file, in a directory that only this user can access
+	Ledger Ledger
 	Log    *slog.Logger // for operators; if nil, nothing is logged
 }
 
@@ -34,10 +51,10 @@ type IndexConfig struct {
 //
 // While the index is open, no other SQLite can read or write it, and its files must be unchanged before and after each
 // answer. While it is closed, a process that can write it can forge it. If no receipt may be missed, read the ledger
-// ([Index.Scan], [Reader]).
+// ([Index.Scan], [ledger.Reader]).
 type Index struct {
 	path   string
-	ledger *Log
+	ledger Ledger
 	log    *slog.Logger
 	pages  int // limit of the file in pages, 0 for no limit; for tests
 
@@ -48,13 +65,13 @@ type Index struct {
 	mark   indexProgress
 	whole  bool                        // it was fed once, and has its indexes
 	opened map[bailey.ReceiptID]uint64 // fed since it was opened, without an outcome
-	fed    position                    // the durable position when it was last fed
+	fed    ledger.Position             // the durable position when it was last fed
 }
 
-// NewIndex returns an index. It opens no file.
-func NewIndex(c IndexConfig) *Index {
+// New returns an index. It opens no file.
+func New(c Config) *Index {
 	x := &Index{path: c.Path, ledger: c.Ledger, log: c.Log, turn: make(chan struct{}, 1), scans: make(chan struct{}, 1),
-		fed: *c.Ledger.durable.Load()}
+		fed: c.Ledger.Durable()}
 	if x.log == nil {
 		x.log = slog.New(slog.DiscardHandler)
 	}
@@ -62,9 +79,7 @@ func NewIndex(c IndexConfig) *Index {
 }
 
 // staleError is the reason why an index is discarded, such as another schema.
-type staleError string
-
-func (s staleError) Error() string { return string(s) }
+type staleError = ledger.Misplaced
 
 // Find returns the receipts that match f, up to the durable end of the ledger at the time of the call.
 func (x *Index) Find(ctx context.Context, f receipts.Filter) (receipts.Page, error) {
@@ -85,7 +100,7 @@ func (x *Index) Scan(ctx context.Context, f receipts.Filter) (receipts.Page, err
 	select {
 	case x.scans <- struct{}{}:
 		defer func() { <-x.scans }()
-		return x.ledger.scanFor(ctx, f)
+		return x.ledger.Find(ctx, f)
 	case <-ctx.Done():
 		return receipts.Page{}, context.Cause(ctx)
 	}
@@ -177,15 +192,15 @@ func (x *Index) closeDB() error {
 // queryReceipts reads the rows that match f, and the entries that they refer to from the ledger.
 func (x *Index) queryReceipts(ctx context.Context, f receipts.Filter) (receipts.Page, error) {
 	page := receipts.Page{Records: []receipts.Record{}, Origin: x.mark.origin,
-		Head: audit.Head{Seq: x.mark.at.seq, Hash: x.mark.at.hash}}
+		Head: audit.Head{Seq: x.mark.at.Seq, Hash: x.mark.at.Hash}}
 	places, err := x.queryPlaces(ctx, f, &page.More)
 	if err != nil {
 		return page, err
 	}
-	shelf := lineReader{dir: x.ledger.dir}
-	defer shelf.close()
+	lines := x.ledger.Lines()
+	defer lines.Close()
 	for _, p := range places {
-		r, err := shelf.readRecord(p)
+		r, err := lines.Receipt(p.intent, p.outcome)
 		if err != nil {
 			return page, err
 		}
@@ -199,7 +214,7 @@ func (x *Index) queryReceipts(ctx context.Context, f receipts.Filter) (receipts.
 
 // queryPlaces returns the places of the matching receipts, at most one page, and sets more if there are others.
 func (x *Index) queryPlaces(ctx context.Context, f receipts.Filter, more *bool) (list []receiptLines, err error) {
-	size := x.mark.at.seq
+	size := x.mark.at.Seq
 	if f.Size > 0 {
 		size = min(size, f.Size)
 	}
@@ -218,10 +233,10 @@ func (x *Index) queryPlaces(ctx context.Context, f receipts.Filter, more *bool) 
 		if err := p.scanRow(rows); err != nil {
 			return nil, err
 		}
-		if p.outcome.seq > size {
-			p.outcome = linePlace{}
+		if p.outcome.Seq > size {
+			p.outcome = ledger.Place{}
 		}
-		bytes += p.intent.length + p.outcome.length
+		bytes += p.intent.Length + p.outcome.Length
 		if len(list) == f.Limit || len(list) > 0 && bytes > receipts.MaxPage {
 			*more = true
 			break
