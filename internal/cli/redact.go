@@ -24,8 +24,7 @@ import (
 type redactFlags struct {
 	session                string
 	restore, report, lines bool
-	yes                    bool
-	resumed                bool // --session is given, even if empty
+	resumed, yes           bool // --session is given, even if empty; --yes is given
 	words                  []string
 }
 
@@ -60,7 +59,7 @@ what comes out before you give it away.`,
 		Example: "  bailey redact < app.log > clean.log\n  bailey redact --restore --session s-… < answer.txt\n  kubectl config view --raw | bailey redact --report",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r.resumed, r.words = cmd.Flags().Changed("session"), args
+			r.resumed, r.words, r.yes = cmd.Flags().Changed("session"), args, a.Yes
 			return a.redactStdin(cmd.Context(), r)
 		},
 	}
@@ -69,9 +68,8 @@ what comes out before you give it away.`,
 	f.BoolVar(&r.restore, "restore", false, "give back what tokens of the session stand for")
 	f.BoolVar(&r.report, "report", false, "print what would be hidden instead of the text")
 	f.BoolVar(&r.lines, "jsonl", false, `take lines of {"text":"…"}`)
-	f.BoolVar(&r.yes, "yes", false, "with --restore: do not ask")
 	cmd.RegisterFlagCompletionFunc("session", cobra.NoFileCompletions)
-	return cmd
+	return a.YesFlag(cmd, "with --restore: do not ask")
 }
 
 // buildQuery checks the combination of flags and returns the query.
@@ -121,7 +119,7 @@ func (a *App) redactStdin(ctx context.Context, r redactFlags) error {
 	}
 	var op localapi.Operator
 	if r.restore {
-		if op, err = mayRestore(ctx, c, q.Session, r.yes); err != nil {
+		if op, err = a.mayRestore(ctx, c, q.Session); err != nil {
 			return err
 		}
 	}
@@ -155,14 +153,14 @@ func (a *App) printSummary(r redactFlags, done apitype.Redacted) error {
 }
 
 // mayRestore checks that the session exists and asks a person for confirmation.
-func mayRestore(ctx context.Context, c *localapi.Client, id bailey.SessionID, yes bool) (localapi.Operator, error) {
+func (a *App) mayRestore(ctx context.Context, c *localapi.Client, id bailey.SessionID) (localapi.Operator, error) {
 	s, err := apitype.ShowKeptSession.Ask(ctx, c, apitype.KeptQuery{Session: id})
 	if err != nil {
 		return "", err
 	}
 	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", terminal.Shown(string(id)),
 		countNoun(s.Texts, "text"))
-	return OperatorBeside(ctx, "redact --restore", question, "nothing was given back", yes)
+	return a.OperatorBeside(ctx, "redact --restore", question, "nothing was given back")
 }
 
 // endInputOnInterrupt treats the first Ctrl-C as the end of the input. So `tail -f | bailey redact`, for example, still

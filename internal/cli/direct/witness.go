@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -171,12 +172,7 @@ func (w *witness) cosignRequest(ctx context.Context, text []byte) ([]byte, error
 }
 
 func (w *witness) hasKeyFor(origin string) bool {
-	for _, k := range w.trust.Keys {
-		if k.Name() == origin {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.trust.Keys, func(k audit.Key) bool { return k.Name() == origin })
 }
 
 // storeCheckpoint stores the last checkpoint of a log durably.
@@ -184,12 +180,8 @@ func (w *witness) storeCheckpoint(c audit.Checkpoint) error {
 	if w.seen[c.Origin] == c {
 		return nil
 	}
-	next := map[string]audit.Checkpoint{c.Origin: c}
-	for origin, was := range w.seen {
-		if origin != c.Origin {
-			next[origin] = was
-		}
-	}
+	next := maps.Clone(w.seen)
+	next[c.Origin] = c
 	if err := w.writeState(next); err != nil {
 		return err
 	}
@@ -251,7 +243,7 @@ the new one given beside the old, --key twice. It needs no gateway and no home.`
 			case err != nil:
 				return err
 			case v.show:
-				return a.shownKey(key)
+				return a.PrintLine(apitype.KeyReply{OK: true, Key: key}, "%v\n", key)
 			case v.listen != "":
 				return serveWitness(cmd.Context(), w, v.listen, v.cert, v.key, func(at net.Addr) {
 					fmt.Fprintf(a.Stderr, "bailey: witness %s listens on %s\n", key, at)
@@ -328,14 +320,6 @@ func (v witnessFlags) loadPrivateKey() (crypto.Signer, error) {
 	return private, w.writeState(map[string]audit.Checkpoint{})
 }
 
-func (a *commands) shownKey(key audit.Key) error {
-	if a.JSON {
-		return a.Print(apitype.KeyReply{OK: true, Key: key})
-	}
-	_, err := fmt.Fprintln(a.Stdout, key)
-	return err
-}
-
 func (a *commands) cosignFile(ctx context.Context, w *witness, name string) error {
 	text, err := safefile.ReadNamed(name, audit.MaxRequest)
 	if err != nil {
@@ -350,11 +334,7 @@ func (a *commands) cosignFile(ctx context.Context, w *witness, name string) erro
 		return err
 	}
 	both := string(r.Checkpoint) + string(lines)
-	if a.JSON {
-		return a.Print(map[string]any{"ok": true, "signed": both})
-	}
-	_, err = fmt.Fprint(a.Stdout, both)
-	return err
+	return a.PrintLine(map[string]any{"ok": true, "signed": both}, "%s", both)
 }
 
 // refusalError gives a refusal its kind and its hint.

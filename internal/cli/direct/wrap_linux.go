@@ -52,10 +52,7 @@ type agentRun struct {
 // moves new files with guarded names into quarantine.
 func (a *commands) wrapAgent(ctx context.Context, words wrapFlags, argv []string) (err error) {
 	w := &agentRun{commands: a, wrapFlags: words}
-	if w.op, err = a.Operator("wrap", words.yes); err != nil {
-		return err
-	}
-	if w.client, err = a.Client(); err != nil {
+	if w.op, w.client, err = a.OperatorClient("wrap"); err != nil {
 		return err
 	}
 	if err := w.findAgent(ctx, argv); err != nil {
