@@ -173,27 +173,17 @@ type receiptsScreen struct {
 	cursor cursor
 }
 
-type receiptsMsg struct {
-	words  string
-	before []uint64
-	page   Receipts
-	err    error
-}
-
 // loadPage loads a page.
 func (s *receiptsScreen) loadPage(m *Model, words string, before []uint64) tea.Cmd {
 	var at uint64
 	if len(before) > 0 {
 		at = before[len(before)-1]
 	}
-	return m.ctxCmd(func(ctx context.Context) tea.Msg {
-		page, err := m.c.Look.Receipts(ctx, words, at)
-		return receiptsMsg{words, before, page, err}
-	})
-}
-
-func (s *receiptsScreen) setPage(r receiptsMsg) {
-	*s = receiptsScreen{words: r.words, before: r.before, page: r.page, err: r.err, loaded: true}
+	return load(m, func(ctx context.Context) (Receipts, error) { return m.c.Look.Receipts(ctx, words, at) },
+		func(page Receipts, err error) tea.Cmd {
+			*s = receiptsScreen{words: words, before: before, page: page, err: err, loaded: true}
+			return nil
+		})
 }
 
 func (s *receiptsScreen) keyHelp() string {
@@ -212,16 +202,19 @@ func (s *receiptsScreen) handleKey(m *Model, key, _ string) tea.Cmd {
 		return s.loadPage(m, s.words, s.before[:len(s.before)-1])
 	case key == "v":
 		m.setNotice("reading the ledger…")
-		return m.ctxCmd(func(ctx context.Context) tea.Msg {
-			v, err := m.c.Look.Verify(ctx)
-			return verdictMsg{v, err}
+		return load(m, m.c.Look.Verify, func(v Verdict, err error) tea.Cmd {
+			title := "The ledger holds"
+			if !v.OK {
+				title = "THE LEDGER DOES NOT HOLD"
+			}
+			return m.pushScreen(&textScreen{title: title, body: v.Lines, bad: !v.OK}, err)
 		})
 	case key == "enter" && len(s.page.Rows) > 0:
 		id := s.page.Rows[s.cursor.at].ID
-		return m.ctxCmd(func(ctx context.Context) tea.Msg {
-			lines, err := m.c.Look.Receipt(ctx, id)
-			return receiptMsg{id, lines, err}
-		})
+		return load(m, func(ctx context.Context) ([]string, error) { return m.c.Look.Receipt(ctx, id) },
+			func(lines []string, err error) tea.Cmd {
+				return m.pushScreen(&textScreen{title: "Receipt " + string(id), body: lines}, err)
+			})
 	}
 	return nil
 }
@@ -272,17 +265,6 @@ func (r Receipt) rowText(i textStyler, on bool, w int) string {
 	return truncateLine(line, w)
 }
 
-type receiptMsg struct {
-	id    bailey.ReceiptID
-	lines []string
-	err   error
-}
-
-type verdictMsg struct {
-	v   Verdict
-	err error
-}
-
 // textScreen shows text: a receipt, or a verdict.
 type textScreen struct {
 	title string
@@ -318,31 +300,22 @@ type grantsScreen struct {
 	cursor cursor
 }
 
-type grantsMsg struct {
-	list []Grant
-	err  error
-}
-
-func (s *grantsScreen) loadGrants(m *Model) tea.Cmd {
-	return m.ctxCmd(func(ctx context.Context) tea.Msg {
-		list, err := m.c.Look.Grants(ctx)
-		return grantsMsg{list, err}
-	})
-}
+func (s *grantsScreen) loadGrants(m *Model) tea.Cmd { return load(m, m.c.Look.Grants, s.setGrants) }
 
 // setGrants replaces the list. The cursor stays on its grant.
-func (s *grantsScreen) setGrants(g grantsMsg) {
+func (s *grantsScreen) setGrants(list []Grant, err error) tea.Cmd {
 	var on bailey.GrantID
 	if s.cursor.at < len(s.list) {
 		on = s.list[s.cursor.at].ID
 	}
-	s.list, s.err, s.loaded = g.list, g.err, true
+	s.list, s.err, s.loaded = list, err, true
 	s.cursor.clampTo(len(s.list))
 	for n, one := range s.list {
 		if one.ID == on {
 			s.cursor.at = n
 		}
 	}
+	return nil
 }
 
 func (s *grantsScreen) keyHelp() string { return "↑↓ choose · x revokes it · r again" }
