@@ -41,7 +41,8 @@ func (a *App) tokenVerb(cmd *cobra.Command, e localapi.Endpoint[apitype.TokenReq
 func (a *App) agentVerb() *cobra.Command {
 	return GroupVerb("agent", "Manage agents that have a name and a token",
 		"Who calls without a token is the agent \"local\". docs/agents.md has more.",
-		a.agentAddVerb(), a.agentListVerb(), a.agentRotateVerb(), a.agentRemoveVerb())
+		a.agentAddVerb(), a.agentRotateVerb(), a.agentRemoveVerb(),
+		QueryVerb(a, &cobra.Command{Use: "list", Short: "List the agents"}, apitype.ListAgents, nil, printAgents))
 }
 
 func (a *App) agentAddVerb() *cobra.Command {
@@ -61,16 +62,13 @@ func (a *App) agentRotateVerb() *cobra.Command {
 	return cmd
 }
 
-func (a *App) agentListVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List the agents"}
-	return QueryVerb(a, cmd, apitype.ListAgents, nil, func(w io.Writer, l apitype.AgentList) {
-		PrintTable(w, "", l.Agents, func(g apitype.Agent) []any {
-			return []any{terminal.TableCell(g.Name), "since " + g.At.Format(time.RFC3339)}
-		})
-		if len(l.Agents) == 0 {
-			fmt.Fprintln(w, "no agent is known by name; bailey agent add NAME makes one known")
-		}
+func printAgents(w io.Writer, l apitype.AgentList) {
+	PrintTable(w, "", l.Agents, func(g apitype.Agent) []any {
+		return []any{terminal.TableCell(g.Name), "since " + g.At.Format(time.RFC3339)}
 	})
+	if len(l.Agents) == 0 {
+		fmt.Fprintln(w, "no agent is known by name; bailey agent add NAME makes one known")
+	}
 }
 
 func (a *App) agentRemoveVerb() *cobra.Command {
@@ -92,7 +90,8 @@ func (a *App) agentRemoveVerb() *cobra.Command {
 func (a *App) tokensVerb() *cobra.Command {
 	return GroupVerb("token", "Manage the bearer tokens of agents",
 		"A token lets whoever shows it act as an agent, for what its scope has and as long as it counts. docs/agents.md has more.",
-		a.tokenAddVerb(), a.tokenListVerb(), a.tokenRevokeVerb())
+		a.tokenAddVerb(), a.tokenRevokeVerb(),
+		QueryVerb(a, &cobra.Command{Use: "list", Short: "List the tokens, and which are valid"}, apitype.ListTokens, nil, printTokens))
 }
 
 func (a *App) tokenAddVerb() *cobra.Command {
@@ -107,17 +106,14 @@ func (a *App) tokenAddVerb() *cobra.Command {
 	return cmd
 }
 
-func (a *App) tokenListVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List the tokens, and which are valid"}
-	return QueryVerb(a, cmd, apitype.ListTokens, nil, func(w io.Writer, l apitype.TokenList) {
-		PrintTable(w, "", l.Tokens, func(t apitype.Token) []any {
-			return []any{t.ID, terminal.TableCell(t.Agent), tokenState(t, time.Now()),
-				cmp.Or(strings.Join(t.Scope, ","), "all")}
-		})
-		if len(l.Tokens) == 0 {
-			fmt.Fprintln(w, "no tokens; bailey token add makes one")
-		}
+func printTokens(w io.Writer, l apitype.TokenList) {
+	PrintTable(w, "", l.Tokens, func(t apitype.Token) []any {
+		return []any{t.ID, terminal.TableCell(t.Agent), tokenState(t, time.Now()),
+			cmp.Or(strings.Join(t.Scope, ","), "all")}
 	})
+	if len(l.Tokens) == 0 {
+		fmt.Fprintln(w, "no tokens; bailey token add makes one")
+	}
 }
 
 func tokenState(t apitype.Token, now time.Time) string {

@@ -379,12 +379,7 @@ func makeToken(name string) (string, error) {
 	var b [32]byte
 	rand.Read(b[:]) // never fails (crypto/rand)
 	token := hex.EncodeToString(b[:])
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err == nil {
-		_, err = f.WriteString(token + "\n")
-		err = errors.Join(err, f.Close())
-	}
-	if err != nil {
+	if err := safefile.Create(name, []byte(token+"\n"), 0o600); err != nil {
 		return "", bailey.Unavailable.Wrap(err, "the token's file "+terminal.Shown(name)+" cannot be made",
 			"name a file in a directory that you may write")
 	}

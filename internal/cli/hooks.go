@@ -70,24 +70,17 @@ Programs are not copied: who may write one decides what it says.`,
 }
 
 func (a *App) reloadHooks(ctx context.Context) error {
-	op, c, err := a.OperatorClient("hooks reload")
-	if err != nil {
-		return err
-	}
-	return proposal[localapi.None, apitype.HooksRequest, apitype.HookProposal]{
-		question: "Apply this?", compare: apitype.CompareHooks, apply: apitype.ApplyHooks, always: true,
-		differs: func(p apitype.HookProposal) (bool, string, apitype.HooksRequest) {
+	return propose(ctx, a, "hooks reload", "Apply this?", apitype.CompareHooks, localapi.None{}, apitype.ApplyHooks,
+		func(p apitype.HookProposal) (bool, string, *apitype.HooksRequest) {
 			text := fmt.Sprintf("%s: %s\n%s", terminal.CutLine(p.File), apitype.Counts(p.Hooks, "hook"), p.Text)
 			for _, w := range p.Loud {
 				text += fmt.Sprintf("  ! %s\n", terminal.CutLine(w))
 			}
-			return p.Differs, text, apitype.HooksRequest{Digest: p.Digest, Base: p.Applied.Digest}
-		},
-		result: func(p apitype.HookProposal) string {
+			return p.Differs, text, &apitype.HooksRequest{Digest: p.Digest, Base: p.Applied.Digest}
+		}, func(p apitype.HookProposal) string {
 			if !p.Changed {
 				return "nothing changes: these hooks are in use"
 			}
 			return fmt.Sprintf("applied: %s in use from the next event on", apitype.Counts(p.Hooks, "hook"))
-		},
-	}.run(ctx, a, op, c, localapi.None{})
+		})
 }

@@ -267,7 +267,8 @@ func (i *initRun) planApply(ctx context.Context) (*fileChange, error) {
 	diff := terminal.Diff(sortedLines(st.Applied.Workspaces), sortedLines(st.Workspaces)) +
 		terminal.Diff(ruleLines(st.Applied.Redaction), ruleLines(st.Redaction)) +
 		describeLoosened(st.Applied.Redaction, st.Redaction) +
-		signerChange(st.Applied.Signers, st.Signers) + approverChange(st.Applied.Approvers, st.Approvers) +
+		linesChange(st.Applied.Signers, st.Signers, signerLine, "a policy needs no signature any more") +
+		linesChange(st.Applied.Approvers, st.Approvers, approverLine, "an answer needs no signature any more") +
 		brokerChange(st.Applied.Broker, st.Broker) + notifyChange(st.Applied.Notify, st.Notify) +
 		networkChange(st.Applied.Network, st.Network) + agentsChange(st.Applied.Agents, st.Agents)
 	return &fileChange{file: st.File, note: note, diff: diff,

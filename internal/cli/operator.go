@@ -86,37 +86,41 @@ func Operate[Request, Answer any](ctx context.Context, a *App, words string, e l
 	return e.Do(ctx, c, op, r)
 }
 
-// proposal is an operator's change that is shown before it is made.
-type proposal[Request, Change, Proposal any] struct {
-	question string
-	compare  localapi.Endpoint[Request, Proposal]
-	apply    localapi.Endpoint[Change, Proposal]
-	// differs reports whether there is a change, and returns its summary and the request that makes it.
-	differs func(Proposal) (differs bool, summary string, change Change)
-	always  bool // sends the request even if nothing differs
-	result  func(Proposal) string
-}
-
-// run compares, shows the difference, asks, and applies.
-func (p proposal[Request, Change, Proposal]) run(ctx context.Context, a *App, op localapi.Operator, c *localapi.Client,
-	r Request) error {
-	seen, err := p.compare.Ask(ctx, c, r)
+// propose compares what an operator command would change, shows the difference, asks the question, and applies the change.
+// words is the command as the user types it. differs reports whether there is a difference to ask about, with its summary
+// and the request that makes the change; without a request nothing is sent.
+func propose[Request, Change, Proposal any](ctx context.Context, a *App, words, question string,
+	compare localapi.Endpoint[Request, Proposal], r Request, apply localapi.Endpoint[Change, Proposal],
+	differs func(Proposal) (differs bool, summary string, change *Change), result func(Proposal) string) error {
+	op, c, err := a.OperatorClient(words)
 	if err != nil {
 		return err
 	}
-	differs, summary, change := p.differs(seen)
-	if differs {
+	seen, err := compare.Ask(ctx, c, r)
+	if err != nil {
+		return err
+	}
+	ask, summary, change := differs(seen)
+	if ask {
 		a.Explain(summary)
-		if err := a.Confirm(ctx, p.question); err != nil {
+		if err := a.Confirm(ctx, question); err != nil {
 			return err
 		}
 	}
-	if differs || p.always {
-		if seen, err = p.apply.Do(ctx, c, op, change); err != nil {
+	if change != nil {
+		if seen, err = apply.Do(ctx, c, op, *change); err != nil {
 			return err
 		}
 	}
-	return a.PrintLine(seen, "%s\n", p.result(seen))
+	return a.PrintLine(seen, "%s\n", result(seen))
+}
+
+// changeIf returns the request if something differs, else nil.
+func changeIf[Change any](differs bool, change Change) *Change {
+	if !differs {
+		return nil
+	}
+	return &change
 }
 
 // OperatorBeside is like Operator, for a command whose standard input and output carry data. The person must confirm on

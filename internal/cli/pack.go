@@ -21,7 +21,12 @@ import (
 
 func (a *App) packVerb() *cobra.Command {
 	return GroupVerb("pack", "Install, build and inspect packs of capabilities", "",
-		a.packList(), a.packShow(), a.packDiscover(), a.packValidate(), a.packScaffold(), a.packBundle(),
+		QueryVerb(a, &cobra.Command{
+			Use: "list", Short: "List the packs and their faults",
+			Long: `List the packs that ship with Bailey and those that are installed, with version, who signed them and what is wrong: every
+bundle is verified for it.`,
+		}, apitype.ListPacks, nil, printPacks),
+		a.packShow(), a.packDiscover(), a.packValidate(), a.packScaffold(), a.packBundle(),
 		a.packKeygen(), a.packSign(), a.packVerify(), a.packDiff(),
 		a.packTrust(), a.packUntrust(), a.packInstall(), a.packUninstall(), a.packPublish(), a.packRepin())
 }
@@ -42,28 +47,22 @@ old and the new digest, and asks.`,
 
 // repinPrograms shows the changes, asks, and accepts them.
 func (a *App) repinPrograms(ctx context.Context, id string) error {
-	op, c, err := a.OperatorClient("pack repin")
-	if err != nil {
-		return err
-	}
-	return proposal[apitype.ID, apitype.RepinRequest, apitype.Changed]{
-		question: "Accept this?", compare: apitype.ListProgramChanges, apply: apitype.RepinPrograms,
-		differs: func(seen apitype.Changed) (bool, string, apitype.RepinRequest) {
+	return propose(ctx, a, "pack repin", "Accept this?", apitype.ListProgramChanges, apitype.ID{ID: id},
+		apitype.RepinPrograms, func(seen apitype.Changed) (bool, string, *apitype.RepinRequest) {
 			text := ""
 			for _, p := range seen.Programs {
 				text += fmt.Sprintf("%s, which others than root can write\n  - %s\n  + %s\n", terminal.CutLine(p.Path), p.Was,
 					p.SHA256)
 			}
-			return len(seen.Programs) > 0, text,
-				apitype.RepinRequest{ID: bailey.CapabilityID(id), Shown: seen.Programs}
-		},
-		result: func(seen apitype.Changed) string {
+			differs := len(seen.Programs) > 0
+			change := apitype.RepinRequest{ID: bailey.CapabilityID(id), Shown: seen.Programs}
+			return differs, text, changeIf(differs, change)
+		}, func(seen apitype.Changed) string {
 			if !seen.Changed {
 				return "nothing changes: its programs are what they were"
 			}
 			return string(seen.Capability) + " runs it as it is now"
-		},
-	}.run(ctx, a, op, c, apitype.ID{ID: id})
+		})
 }
 
 func (a *App) packInstall() *cobra.Command {
@@ -78,13 +77,9 @@ older than any that was ever installed, or another of the same version, is refus
 With --dev DIR it is a directory of your own, as its files are now: nobody signed it, each receipt of it says dev, and a
 file that changes counts once it is installed again.`,
 		Example: "  bailey pack install demo-1.0.0.baileypack\n  bailey pack install --dev ./demo",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 || (len(args) == 1) == (dev != "") {
-				return bailey.Invalid.New("install wants a bundle, or --dev and a directory",
-					"as in: bailey pack install demo-1.0.0.baileypack")
-			}
-			return nil
-		},
+		Args: CheckArgs(func(_ *cobra.Command, args []string) bool {
+			return len(args) <= 1 && (len(args) == 1) != (dev != "")
+		}, "install wants a bundle, or --dev and a directory", "as in: bailey pack install demo-1.0.0.baileypack"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := filepath.Abs(strings.Join(append(args, dev), ""))
 			if err != nil {
@@ -100,26 +95,19 @@ file that changes counts once it is installed again.`,
 }
 
 func (a *App) installPack(ctx context.Context, r apitype.PackRequest) error {
-	op, c, err := a.OperatorClient("pack install")
-	if err != nil {
-		return err
-	}
-	return proposal[apitype.PackRequest, apitype.PackRequest, apitype.PackProposal]{
-		question: "Install this?", compare: apitype.ComparePack, apply: apitype.InstallPack,
-		differs: func(p apitype.PackProposal) (bool, string, apitype.PackRequest) {
+	return propose(ctx, a, "pack install", "Install this?", apitype.ComparePack, r, apitype.InstallPack,
+		func(p apitype.PackProposal) (bool, string, *apitype.PackRequest) {
 			r.Digest = p.Digest
 			if p.Was != nil {
 				r.Base = p.Was.Digest
 			}
-			return p.Differs, p.Summary(), r
-		},
-		result: func(p apitype.PackProposal) string {
+			return p.Differs, p.Summary(), changeIf(p.Differs, r)
+		}, func(p apitype.PackProposal) string {
 			if !p.Changed {
 				return fmt.Sprintf("nothing changes: %s %s is installed", p.Name, p.Version)
 			}
 			return fmt.Sprintf("installed: %s %s, in use from the next call on", p.Name, p.Version)
-		},
-	}.run(ctx, a, op, c, r)
+		})
 }
 
 func (a *App) packUninstall() *cobra.Command {
@@ -138,14 +126,6 @@ func (a *App) packUninstall() *cobra.Command {
 				"uninstalled: %s %s\n", was.Name, was.Version)
 		},
 	})
-}
-
-func (a *App) packList() *cobra.Command {
-	return QueryVerb(a, &cobra.Command{
-		Use: "list", Short: "List the packs and their faults",
-		Long: `List the packs that ship with Bailey and those that are installed, with version, who signed them and what is wrong: every
-bundle is verified for it.`,
-	}, apitype.ListPacks, nil, printPacks)
 }
 
 func printPacks(w io.Writer, l apitype.PackRows) {

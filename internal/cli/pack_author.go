@@ -296,13 +296,8 @@ func (a *App) packDiff() *cobra.Command {
 shown; what cannot be judged is. A class that is milder than before is shown too, since rules on the stricter one hold
 no more. Exit code 0: it may do nothing more; 1: it may do what is shown.`,
 		Example: "  bailey pack diff demo-1.0.0.baileypack ./demo",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return bailey.Invalid.New("diff wants two packs",
-					"as in: bailey pack diff demo-1.0.0.baileypack ./demo")
-			}
-			return nil
-		},
+		Args: CheckArgs(func(_ *cobra.Command, args []string) bool { return len(args) == 2 }, "diff wants two packs",
+			"as in: bailey pack diff demo-1.0.0.baileypack ./demo"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var both [2]*pack.Pack
 			for i, path := range args {
@@ -353,18 +348,11 @@ from you. Neither file is ever overwritten.`,
 
 // writeNewFile writes a file that must not exist yet.
 func writeNewFile(name, content string, mode fs.FileMode) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|safefile.NoFollow, mode)
-	if errors.Is(err, fs.ErrExist) {
+	err := safefile.Create(name, []byte(content), mode)
+	switch {
+	case errors.Is(err, fs.ErrExist):
 		return bailey.Conflict.New(name+" exists, and is not overwritten", "take another name, or move it away")
-	}
-	if err == nil {
-		_, err = f.WriteString(content)
-		err = errors.Join(err, f.Sync(), f.Close())
-		if err != nil {
-			os.Remove(name)
-		}
-	}
-	if err != nil {
+	case err != nil:
 		return bailey.Unavailable.Wrap(err, name+" cannot be written",
 			"look at the directory's mode and the disk's space")
 	}

@@ -18,6 +18,7 @@ import (
 	"bailey/internal/packstore"
 	"bailey/internal/policy"
 	"bailey/internal/policyfiles"
+	"bailey/internal/safefile"
 	"bailey/internal/terminal"
 )
 
@@ -78,7 +79,7 @@ With --signature FILE the policy has to be signed, by a key that settings.yaml n
 }
 
 func (a *App) applyPolicy(ctx context.Context, args []string, starter bool, signature string) error {
-	op, c, err := a.OperatorClient("policy apply")
+	_, c, err := a.OperatorClient("policy apply")
 	if err != nil {
 		return err
 	}
@@ -93,20 +94,17 @@ func (a *App) applyPolicy(ctx context.Context, args []string, starter bool, sign
 			return err
 		}
 	}
-	return proposal[apitype.PolicyRequest, apitype.PolicyRequest, apitype.Proposed]{
-		question: "Apply this?", compare: apitype.ComparePolicy, apply: apitype.ApplyPolicy,
-		differs: func(p apitype.Proposed) (bool, string, apitype.PolicyRequest) {
+	return propose(ctx, a, "policy apply", "Apply this?", apitype.ComparePolicy, r, apitype.ApplyPolicy,
+		func(p apitype.Proposed) (bool, string, *apitype.PolicyRequest) {
 			r.Digest, r.Base = p.Digest, p.Applied.Digest
-			return p.Differs, p.Summary(), r
-		},
-		result: func(p apitype.Proposed) string {
+			return p.Differs, p.Summary(), changeIf(p.Differs, r)
+		}, func(p apitype.Proposed) string {
 			if !p.Changed {
 				return "nothing changes: this policy is in use"
 			}
 			return fmt.Sprintf("applied: %s in use from the next call on, policy %.12s (files %.12s)",
 				apitype.Counts(p.Rules, "rule"), p.Policy, p.Digest)
-		},
-	}.run(ctx, a, op, c, r)
+		})
 }
 
 // policyDirOf returns the directory in args, or the default one of the home, as an absolute path.
@@ -122,19 +120,11 @@ func policyDirOf(home localapi.Home, args []string) (string, error) {
 }
 
 func readSignature(name, namespace string) (string, error) {
-	const largest = 64 << 10
-	f, err := os.Open(name)
+	text, err := safefile.ReadNamed(name, 64<<10)
 	if err != nil {
-		return "", bailey.Invalid.Wrap(err, "the signature cannot be read",
-			"make it with ssh-keygen -Y sign -n "+namespace)
+		return "", bailey.Invalid.Wrap(err, "the signature cannot be read", "make it with ssh-keygen -Y sign -n "+namespace)
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, largest+1))
-	if err == nil && len(text) > largest {
-		err = bailey.Invalid.New("that is no signature: it is over 64 KiB",
-			"make it with ssh-keygen -Y sign -n "+namespace)
-	}
-	return string(text), err
+	return string(text), nil
 }
 
 func (a *App) explainReceipt(ctx context.Context, id bailey.ReceiptID, inputs bool) error {
@@ -161,16 +151,12 @@ func writeRules(out, name string, text []byte) (string, error) {
 		}
 		file = filepath.Join(out, name)
 	}
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
+	err := safefile.Create(file, text, 0o600)
+	switch {
+	case errors.Is(err, fs.ErrExist):
 		return "", bailey.Conflict.Errorf("name another file, or move that one away: nothing is overwritten",
 			"%s is there already", terminal.Shown(file))
-	}
-	if err == nil {
-		_, err = f.Write(text)
-		err = errors.Join(err, f.Sync(), f.Close())
-	}
-	if err != nil {
+	case err != nil:
 		return "", bailey.Unavailable.Wrapf(err, "", "%s cannot be written", terminal.Shown(file))
 	}
 	return file, nil
@@ -185,20 +171,16 @@ func (a *App) giveRules(out, name string, text []byte, said func(file string) an
 			return err
 		}
 	}
-	switch {
-	case a.JSON:
-		return a.Print(said(file))
-	case file == "":
-		if _, err := a.Stdout.Write(text); err != nil {
-			return err
+	return PrintAnswer(a, said(file), func(w io.Writer, _ any) {
+		if file == "" {
+			w.Write(text)
 		}
-	}
-	inWords()
-	if file != "" {
-		fmt.Fprintf(a.Stdout, "written: %s\nlook at it, then: bailey policy check DIR, and bailey policy apply DIR\n",
-			terminal.Shown(file))
-	}
-	return nil
+		inWords()
+		if file != "" {
+			fmt.Fprintf(w, "written: %s\nlook at it, then: bailey policy check DIR, and bailey policy apply DIR\n",
+				terminal.Shown(file))
+		}
+	})
 }
 
 // policyCheckResult is the result of a successful `policy check`.
@@ -352,21 +334,4 @@ signs them all.`,
 			return a.PrintLine(c, "%s", policyfiles.SignedText(c.Digest))
 		},
 	}
-}
-
-// signerChange describes a change of the trusted signers, for the difference that init shows.
-func signerChange(old, now []string) string {
-	words := terminal.Diff(signerLines(old), signerLines(now))
-	if len(old) > 0 && len(now) == 0 {
-		words += "  ! a policy needs no signature any more\n"
-	}
-	return words
-}
-
-func signerLines(signers []string) string {
-	var b strings.Builder
-	for _, s := range signers {
-		fmt.Fprintf(&b, "policy signer %s\n", s)
-	}
-	return b.String()
 }

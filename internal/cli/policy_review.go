@@ -48,13 +48,8 @@ part denies it. What no capability stands for is named and left out: no rule is 
 
 Without -o the rules go to stdout. With -o they go into a new file; one that is there is never overwritten.`,
 		Example: "  bailey policy import ~/.claude/settings.json .claude/settings.json -o policy",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return bailey.Invalid.New("want a file of lists",
-					"as in: bailey policy import ~/.claude/settings.json -o policy")
-			}
-			return nil
-		},
+		Args: CheckArgs(func(_ *cobra.Command, args []string) bool { return len(args) > 0 }, "want a file of lists",
+			"as in: bailey policy import ~/.claude/settings.json -o policy"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			made, err := importLists(args)
 			if err != nil {

@@ -18,22 +18,21 @@ import (
 func (a *App) profileVerb() *cobra.Command {
 	return GroupVerb("profile", "Select profiles: active packs, workspaces, hosts and secrets",
 		"Profiles are files $BAILEY_HOME/profiles/NAME.yaml; docs/profiles.md has all that they may say.",
-		a.profileList(), a.profileShow(), a.profileUse())
+		a.profileShow(), a.profileUse(), QueryVerb(a, &cobra.Command{
+			Use: "list", Short: "List the profiles, and which are in use",
+		}, apitype.ListProfiles, nil, printProfiles))
 }
 
-func (a *App) profileList() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List the profiles, and which are in use"}
-	return QueryVerb(a, cmd, apitype.ListProfiles, nil, func(w io.Writer, l apitype.ProfileList) {
-		PrintTable(w, "", l.Profiles, func(p apitype.ProfileState) []any {
-			return []any{p.Name, profileState(p), terminal.TableCell(profileSays(p))}
-		})
-		switch {
-		case l.Fault != "":
-			fmt.Fprintln(w, "NOTHING CAN BE CALLED: "+terminal.Shown(l.Fault))
-		case len(l.Profiles) == 0:
-			fmt.Fprintln(w, "no profiles: everything that is installed is active")
-		}
+func printProfiles(w io.Writer, l apitype.ProfileList) {
+	PrintTable(w, "", l.Profiles, func(p apitype.ProfileState) []any {
+		return []any{p.Name, profileState(p), terminal.TableCell(profileSays(p))}
 	})
+	switch {
+	case l.Fault != "":
+		fmt.Fprintln(w, "NOTHING CAN BE CALLED: "+terminal.Shown(l.Fault))
+	case len(l.Profiles) == 0:
+		fmt.Fprintln(w, "no profiles: everything that is installed is active")
+	}
 }
 
 func profileState(p apitype.ProfileState) string {
@@ -105,17 +104,12 @@ is in use is what the files said now; that they say something else later is a fi
 }
 
 func (a *App) useProfiles(ctx context.Context, names []string) error {
-	op, c, err := a.OperatorClient("profile use")
-	if err != nil {
-		return err
-	}
 	r := apitype.ProfilesRequest{Names: append([]string{}, names...)}
-	return proposal[apitype.ProfilesRequest, apitype.ProfilesRequest, apitype.ProfileChange]{
-		question: "Use this?", compare: apitype.CompareProfiles, apply: apitype.UseProfiles,
-		differs: func(p apitype.ProfileChange) (bool, string, apitype.ProfilesRequest) {
-			return p.Differs, p.Summary(), apitype.ProfilesRequest{Names: r.Names, Digests: p.Digests}
-		},
-		result: func(p apitype.ProfileChange) string {
+	return propose(ctx, a, "profile use", "Use this?", apitype.CompareProfiles, r, apitype.UseProfiles,
+		func(p apitype.ProfileChange) (bool, string, *apitype.ProfilesRequest) {
+			r.Digests = p.Digests
+			return p.Differs, p.Summary(), changeIf(p.Differs, r)
+		}, func(p apitype.ProfileChange) string {
 			switch {
 			case !p.Changed:
 				return "nothing changes: this is in use"
@@ -123,6 +117,5 @@ func (a *App) useProfiles(ctx context.Context, names []string) error {
 				return "no profile is in use: everything that is installed is active from the next call on"
 			}
 			return "in use from the next call on: " + strings.Join(p.InUse, ", ")
-		},
-	}.run(ctx, a, op, c, r)
+		})
 }

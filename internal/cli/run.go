@@ -114,14 +114,20 @@ func (a *App) printReply(r localapi.Reply) error {
 	return ExitUnless(code == apitype.ExitOK, Exit(code), nil)
 }
 
-// someArgs requires at least one argument, described by what.
-func someArgs(what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return bailey.Invalid.New("want an argument, got none", "name "+what)
+// CheckArgs returns an error with this message and hint if ok reports that the arguments are wrong.
+func CheckArgs(ok func(cmd *cobra.Command, args []string) bool, message, hint string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if !ok(cmd, args) {
+			return bailey.Invalid.New(message, hint)
 		}
 		return nil
 	}
+}
+
+// someArgs requires at least one argument, described by what.
+func someArgs(what string) cobra.PositionalArgs {
+	return CheckArgs(func(_ *cobra.Command, args []string) bool { return len(args) > 0 }, "want an argument, got none",
+		"name "+what)
 }
 
 // OneArg requires exactly one argument, described by what.
@@ -219,13 +225,9 @@ func (a *App) searchVerb() *cobra.Command {
 		Use: "search WORD...", Short: "Search capabilities by purpose, best match first",
 		Long:    "Find capabilities by words of their id, description and inputs: whole, begun or misspelt. The best comes\nfirst. That nothing fits is an answer and no error.",
 		Example: "  bailey capabilities search commits\n  bailey capabilities search what changed --limit 3 --json",
-		Args: func(_ *cobra.Command, args []string) error {
-			if strings.TrimSpace(strings.Join(args, "")) == "" || limit < 1 {
-				return bailey.Invalid.New("search wants a word, and a limit of at least 1",
-					"as in: bailey capabilities search commits")
-			}
-			return nil
-		},
+		Args: CheckArgs(func(_ *cobra.Command, args []string) bool {
+			return strings.TrimSpace(strings.Join(args, "")) != "" && limit >= 1
+		}, "search wants a word, and a limit of at least 1", "as in: bailey capabilities search commits"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r := apitype.SearchRequest{Words: strings.Join(args, " "), Limit: limit}
 			l, err := Ask(cmd.Context(), a, apitype.SearchCapabilities, r)

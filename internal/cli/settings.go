@@ -14,25 +14,31 @@ import (
 	"bailey/internal/terminal"
 )
 
-// approverChange describes the change of the approvers for the diff that init shows.
-func approverChange(old, now []settings.Approver) string {
-	words := terminal.Diff(approverLines(old), approverLines(now))
+// linesChange describes a change of a list of settings, for the difference that init shows. lines has one line for each of
+// them. gone is a warning if none is left.
+func linesChange[T any](old, now []T, line func(T) string, gone string) string {
+	text := func(list []T) string {
+		var lines []string
+		for _, v := range list {
+			lines = append(lines, line(v))
+		}
+		return strings.Join(lines, "\n")
+	}
+	words := terminal.Diff(text(old), text(now))
 	if len(old) > 0 && len(now) == 0 {
-		words += "  ! an answer needs no signature any more\n"
+		words += "  ! " + gone + "\n"
 	}
 	return words
 }
 
-func approverLines(approvers []settings.Approver) string {
-	var b strings.Builder
-	for _, a := range approvers {
-		fmt.Fprintf(&b, "approver %s", a.Line())
-		if len(a.Roles) > 0 {
-			fmt.Fprintf(&b, " with %s", strings.Join(a.Roles, ", "))
-		}
-		b.WriteByte('\n')
+func signerLine(s string) string { return "policy signer " + s }
+
+func approverLine(a settings.Approver) string {
+	line := "approver " + a.Line()
+	if len(a.Roles) > 0 {
+		line += " with " + strings.Join(a.Roles, ", ")
 	}
-	return b.String()
+	return line
 }
 
 // brokerChange describes a change of the broker, for the difference that init shows.

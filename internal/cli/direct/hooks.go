@@ -18,6 +18,7 @@ import (
 	"bailey/hook"
 	"bailey/internal/cli"
 	"bailey/internal/hooks"
+	"bailey/internal/jail"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/safefile"
@@ -102,13 +103,9 @@ block; with --pass it is 1.
 An operator verb: where there is no terminal to ask on it wants BAILEY_OPERATOR=1 and --yes. The ledger's event hooks.exec
 comes first.`,
 		Example: `  BAILEY_OPERATOR=1 bailey hooks exec --yes --env CLAUDE_PROJECT_DIR -- ~/.claude/hooks/check.sh`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if cmd.ArgsLenAtDash() != 0 || len(args) == 0 || args[0] == "" {
-				return bailey.Invalid.New("hooks exec wants -- and then a command",
-					"write: bailey hooks exec -- ~/.claude/hooks/check.sh")
-			}
-			return nil
-		},
+		Args: cli.CheckArgs(func(cmd *cobra.Command, args []string) bool {
+			return startsWithDash(cmd, args) && args[0] != ""
+		}, "hooks exec wants -- and then a command", "write: bailey hooks exec -- ~/.claude/hooks/check.sh"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			code, err := a.execHook(cmd.Context(), x, args)
 			switch {
@@ -205,7 +202,7 @@ func (a *commands) execHook(ctx context.Context, x hookExecFlags, argv []string)
 	if err != nil {
 		return 0, err
 	}
-	defer y.close()
+	defer y.cages.Close()
 	run, lent, asked, err := y.newDispatcher(hook.Config{}, nil).Prepare(ctx, h)
 	if err != nil {
 		return 0, err
@@ -299,7 +296,7 @@ func (a *commands) testHooks(ctx context.Context, t hookTestFlags) error {
 	if err != nil {
 		return err
 	}
-	defer y.close()
+	defer y.cages.Close()
 	note := apitype.HooksNote{Kind: apitype.HooksTestEvent,
 		Ran: apitype.HooksRan{Digest: apitype.FileDigest(text), Hooks: len(events)}}
 	if _, err := apitype.NoteHooks.Do(ctx, c, op, note); err != nil {
@@ -431,16 +428,10 @@ func Sample(h hook.Hook) hook.Event {
 
 // hookRunner lets the command line run hooks itself, with separate cages and the network access that the settings permit.
 type hookRunner struct {
-	cages *jailCages
+	cages *jail.Jail
 	ways  server.EgressPlanner
 	masks []string
 	held  []string
-}
-
-// jailCages is a runner that must be closed at the end.
-type jailCages struct {
-	bailey.Runner
-	close func()
 }
 
 func (a *commands) openHookYard(ctx context.Context, c *localapi.Client) (*hookRunner, error) {
@@ -448,16 +439,11 @@ func (a *commands) openHookYard(ctx context.Context, c *localapi.Client) (*hookR
 	if err != nil {
 		return nil, err
 	}
-	y := &hookRunner{ways: server.EgressPlanner{Settings: func() settings.Network { return st.Applied.Network }}, masks: workspace.Masks(string(c.Home), workspace.Homes()), held: st.Applied.Workspaces}
-	j, err := server.OpenJail(y.masks, nil)
-	if err != nil {
-		return nil, err
-	}
-	y.cages = &jailCages{j, func() { j.Close() }}
-	return y, nil
+	y := &hookRunner{ways: server.EgressPlanner{Settings: func() settings.Network { return st.Applied.Network }},
+		masks: workspace.Masks(string(c.Home), workspace.Homes()), held: st.Applied.Workspaces}
+	y.cages, err = server.OpenJail(y.masks, nil)
+	return y, err
 }
-
-func (y *hookRunner) close() { y.cages.close() }
 
 // newDispatcher returns a dispatcher for the hooks of a config in these cages.
 func (y *hookRunner) newDispatcher(c hook.Config, ear *hookOutput) *hooks.Dispatcher {

@@ -59,13 +59,8 @@ SIGTERM, and with SIGKILL after a second. The exit code is the program's own, 12
 
 An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event jail.run comes first.`,
 		Example: "  bailey jail run --ro . -- git status\n  bailey jail run --rw out --mem 1G --timeout 5m -- git -C $PWD/out gc",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if cmd.ArgsLenAtDash() != 0 || len(args) == 0 {
-				return bailey.Invalid.New("jail run wants -- and then a command",
-					"write: bailey jail run --ro . -- git status")
-			}
-			return nil
-		},
+		Args: cli.CheckArgs(startsWithDash, "jail run wants -- and then a command",
+			"write: bailey jail run --ro . -- git status"),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.jailRun(cmd.Context(), c, args) },
 	}
 	f := cmd.Flags()
@@ -78,6 +73,11 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledge
 	f.DurationVar(&c.timeout, "timeout", 0, "end it after this time, as in 90s; 10m when it is not on a terminal")
 	f.BoolVar(&c.proc, "proc", false, "give it a /proc of its own")
 	return a.YesFlag(cmd, noTerminalFlag)
+}
+
+// startsWithDash reports whether the arguments are -- and a command.
+func startsWithDash(cmd *cobra.Command, args []string) bool {
+	return cmd.ArgsLenAtDash() == 0 && len(args) > 0
 }
 
 // noTerminalFlag is the help for --yes of commands that ask no question, but want a terminal.
