@@ -159,7 +159,7 @@ func (a *App) mayRestore(ctx context.Context, c *localapi.Client, id bailey.Sess
 		return "", err
 	}
 	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", terminal.Shown(string(id)),
-		countNoun(s.Texts, "text"))
+		apitype.Counts(s.Texts, "text"))
 	return a.OperatorBeside(ctx, "redact --restore", question, "nothing was given back")
 }
 
@@ -218,7 +218,7 @@ func (a *App) printHidden(r apitype.Redacted) error {
 		fmt.Fprintf(a.Stderr, "bailey: %d hidden: %s\n", r.Hidden, strings.Join(parts, ", "))
 	}
 	if r.Escaped > 0 {
-		fmt.Fprintf(a.Stderr, "  %s escaped\n", countNoun(r.Escaped, "literal token"))
+		fmt.Fprintf(a.Stderr, "  %s escaped\n", apitype.Counts(r.Escaped, "literal token"))
 	}
 	if r.Lost > 0 {
 		fmt.Fprintf(a.Stderr, "  %d of them cannot be given back: a session holds %d texts, of %d MiB together\n",
@@ -240,7 +240,7 @@ func (a *App) printRestored(r apitype.Redacted) error {
 			Missed   []redact.Miss    `json:"missed,omitempty"`
 		}{true, r.Session, r.Restored, r.Left, r.Missed})
 	}
-	fmt.Fprintf(a.Stderr, "bailey: %s given back\n", countNoun(r.Restored, "token"))
+	fmt.Fprintf(a.Stderr, "bailey: %s given back\n", apitype.Counts(r.Restored, "token"))
 	if r.Left == 0 {
 		return nil
 	}
@@ -248,7 +248,7 @@ func (a *App) printRestored(r apitype.Redacted) error {
 	if r.Left == 1 {
 		stand = "it stands"
 	}
-	fmt.Fprintf(a.Stderr, "  %s left as %s\n", countNoun(r.Left, "token"), stand)
+	fmt.Fprintf(a.Stderr, "  %s left as %s\n", apitype.Counts(r.Left, "token"), stand)
 	for _, m := range r.Missed {
 		why := "is not spelt as a token; correct it or ask the model to copy tokens exactly"
 		if m.Spelt {
@@ -280,12 +280,4 @@ func (a *App) printFound(r apitype.Redacted) error {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t\n", h.Category, h.Finds, h.Distinct, h.Line)
 	}
 	return w.Flush()
-}
-
-// countNoun returns a number with its noun.
-func countNoun(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }

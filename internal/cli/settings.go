@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -108,7 +109,7 @@ func ruleLines(c redact.Config) string {
 		lines = append(lines, wrapLines("hides "+p.Category+": ", p.Regexp)...)
 	}
 	for _, a := range c.Allow {
-		lines = append(lines, wrapLines("lets pass "+anyOr(a.Category)+": ", a.Regexp)...)
+		lines = append(lines, wrapLines("lets pass "+cmp.Or(a.Category, anyCategory)+": ", a.Regexp)...)
 	}
 	for _, w := range c.Without {
 		lines = append(lines, "does not hide "+w)
@@ -126,12 +127,8 @@ func wrapLines(head, text string) (lines []string) {
 	return lines
 }
 
-func anyOr(category redact.Category) string {
-	if category == "" {
-		return "ANY CATEGORY"
-	}
-	return category
-}
+// anyCategory stands for a rule without a category.
+const anyCategory = "ANY CATEGORY"
 
 // describeLoosened describes the values that old redacts and now does not.
 func describeLoosened(old, now redact.Config) string {
@@ -145,7 +142,7 @@ func describeLoosened(old, now redact.Config) string {
 	for _, a := range now.Allow {
 		if !slices.ContainsFunc(old.Allow,
 			func(b redact.Allow) bool { return a.Category == b.Category && a.Regexp == b.Regexp }) {
-			say("what is found as %s and matches %s as a whole is shown", anyOr(a.Category), a.Regexp)
+			say("what is found as %s and matches %s as a whole is shown", cmp.Or(a.Category, anyCategory), a.Regexp)
 		}
 	}
 	for _, p := range old.Patterns {
@@ -169,7 +166,7 @@ func describeLoosened(old, now redact.Config) string {
 func Passing(c redact.Config) []string {
 	list := slices.Clone(c.Without)
 	for _, a := range c.Allow {
-		list = append(list, anyOr(a.Category)+" "+a.Regexp)
+		list = append(list, cmp.Or(a.Category, anyCategory)+" "+a.Regexp)
 	}
 	return list
 }
