@@ -8,10 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,62 +24,30 @@ import (
 	"bailey/internal/server"
 )
 
-// answerRow is one line of the times of answers.
-type answerRow struct {
-	Name     string  `json:"name"`
-	N        int     `json:"n"`
-	P50      float64 `json:"p50_ms"`
-	P99      float64 `json:"p99_ms"`
-	PerFsync float64 `json:"per_fsync"` // p50 divided by that of the row fsync
-}
-
-// waitingRow is the cost of a number of unanswered questions.
-type waitingRow struct {
-	Name       string  `json:"name"`
-	Calls      int     `json:"calls"`
-	Goroutines int     `json:"goroutines"` // increase
-	Heap       float64 `json:"heap_mb"`    // increase of live memory
-	Resident   float64 `json:"rss_mb,omitempty"`
-	Files      int     `json:"files,omitempty"` // increase of open descriptors
-	CPU        float64 `json:"cpu_ms"`          // while idle
-	Idle       float64 `json:"idle_s"`
-}
-
-type approvalRows struct {
-	Rows    []answerRow  `json:"rows"`
-	Waiting []waitingRow `json:"waiting"`
-}
-
 func (a *commands) benchApprovalsVerb() *cobra.Command {
 	var n, calls int
-	cmd := &cobra.Command{
+	cmd := a.measureVerb(&cobra.Command{
 		Use: "approvals", Short: "From an answer to its call running, and what calls cost that wait",
-		Args: cobra.NoArgs,
 		Long: `Let system.date wait for an answer again and again, answer, and time from the answer being given: until it is durable (row
 answer), until the tool is started (run), and until its result is there (result), beside an append of 512 bytes that is synced to the same
 disk in turn (fsync). Then let so many calls wait at once, and as many that are parked, and measure memory, goroutines, descriptors, and the
 processor time of two idle seconds. The ledger is one of its own, in a temporary directory on the disk of TMPDIR.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if n < 1 || calls < 1 || calls > approve.DefaultOpen {
-				return bailey.Invalid.Errorf(fmt.Sprintf("at least one of each, and at most %d calls",
-					approve.DefaultOpen),
-					"%d answers, %d calls", n, calls)
-			}
-			rows, err := benchApprovals(cmd.Context(), n, calls)
-			if err != nil {
-				return err
-			}
-			return a.printApprovalRows(rows)
-		},
-	}
+	}, func(ctx context.Context, _ []string) ([]Row, error) {
+		if n < 1 || calls < 1 || calls > approve.DefaultOpen {
+			return nil, bailey.Invalid.Errorf(fmt.Sprintf("at least one of each, and at most %d calls", approve.DefaultOpen),
+				"%d answers, %d calls", n, calls)
+		}
+		return benchApprovals(ctx, n, calls)
+	})
 	cmd.Flags().IntVarP(&n, "n", "n", 200, "how many answers")
 	cmd.Flags().IntVar(&calls, "calls", approve.DefaultOpen, "how many calls wait")
 	return cmd
 }
 
-func benchApprovals(ctx context.Context, n, calls int) (out approvalRows, err error) {
-	if out.Rows, err = benchAnswers(ctx, n); err != nil {
-		return out, err
+func benchApprovals(ctx context.Context, n, calls int) ([]Row, error) {
+	rows, err := benchAnswers(ctx, n)
+	if err != nil {
+		return nil, err
 	}
 	for _, w := range []struct {
 		name     string
@@ -89,11 +55,11 @@ func benchApprovals(ctx context.Context, n, calls int) (out approvalRows, err er
 	}{{"waiting", time.Hour}, {"parked", 0}} {
 		row, err := benchWaiting(ctx, w.name, calls, w.patience)
 		if err != nil {
-			return out, err
+			return nil, err
 		}
-		out.Waiting = append(out.Waiting, row)
+		rows = append(rows, row)
 	}
-	return out, nil
+	return rows, nil
 }
 
 // askingRule requires approval for system.date.
@@ -150,7 +116,7 @@ func (q *approvalBench) makeCall(ctx context.Context, session string, patience t
 }
 
 // benchAnswers times n answers, one after the other.
-func benchAnswers(ctx context.Context, n int) ([]answerRow, error) {
+func benchAnswers(ctx context.Context, n int) ([]Row, error) {
 	q, err := openInquiry()
 	if err != nil {
 		return nil, err
@@ -178,7 +144,8 @@ func benchAnswers(ctx context.Context, n int) ([]answerRow, error) {
 			return nil, err
 		}
 	}
-	return answerRows(times), ctx.Err()
+	rows, _ := timeRows(times, "fsync", "fsync", "answer", "run", "result")
+	return rows, ctx.Err()
 }
 
 // timeAnswer makes one call wait, answers it, and records the times that follow.
@@ -212,25 +179,11 @@ func (q *approvalBench) timeAnswer(ctx context.Context, times map[string][]time.
 	return nil
 }
 
-func answerRows(times map[string][]time.Duration) (rows []answerRow) {
-	for _, name := range []string{"fsync", "answer", "run", "result"} {
-		all := slices.Sorted(slices.Values(times[name]))
-		row := answerRow{Name: name, N: len(all), P50: toMicros(all[len(all)/2]) / 1e3,
-			P99: toMicros(all[len(all)*99/100]) / 1e3}
-		row.PerFsync = 1
-		if len(rows) > 0 {
-			row.PerFsync = row.P50 / rows[0].P50
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
 // idleTime is the time without activity during which CPU time is measured.
 const idleTime = 2 * time.Second
 
 // benchWaiting makes calls wait, each in a separate session, and measures them.
-func benchWaiting(ctx context.Context, name string, calls int, patience time.Duration) (row waitingRow, err error) {
+func benchWaiting(ctx context.Context, name string, calls int, patience time.Duration) (row Row, err error) {
 	q, err := openInquiry()
 	if err != nil {
 		return row, err
@@ -243,19 +196,19 @@ func benchWaiting(ctx context.Context, name string, calls int, patience time.Dur
 		return row, err
 	}
 	defer end()
-	row = waitingRow{Name: name, Calls: calls, Idle: idleTime.Seconds()}
 	now, more := liveMemory()
-	row.Heap, row.Goroutines = float64(int64(now)-int64(heap))/1e6, more-goroutines
 	start := cpuTime()
 	select {
 	case <-time.After(idleTime):
 	case <-ctx.Done():
 		return row, context.Cause(ctx)
 	}
-	row.CPU = toMicros(cpuTime()-start) / 1e3
+	cpu := cpuTime() - start
 	rss, open := processUsage()
-	row.Resident, row.Files = float64(rss)/1e6, open-files
-	return row, nil
+	return Row{Name: name, N: calls, Facts: map[string]float64{
+		"goroutines": float64(more - goroutines), "heap_mb": float64(int64(now)-int64(heap)) / 1e6, // increases
+		"rss_mb": float64(rss) / 1e6, "files": float64(open - files),
+		"cpu_ms": toMicros(cpu) / 1e3, "idle_s": idleTime.Seconds()}}, nil
 }
 
 // openQuestions makes calls until the given number of questions is open. end releases the calls that wait for an answer.
@@ -289,26 +242,4 @@ func liveMemory() (heap uint64, goroutines int) {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc + m.StackInuse, runtime.NumGoroutine()
-}
-
-func (a *commands) printApprovalRows(rows approvalRows) error {
-	if a.JSON {
-		return a.Print(rows)
-	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tn\tp50 ms\tp99 ms\t× fsync\t")
-	for _, r := range rows.Rows {
-		fmt.Fprintf(w, "%s\t%d\t%.2f\t%.2f\t%.1f\t\n", r.Name, r.N, r.P50, r.P99, r.PerFsync)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(a.Stdout)
-	w = tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tcalls\tgoroutines\theap MB\trss MB\tfiles\tcpu ms\tidle s\t")
-	for _, r := range rows.Waiting {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%.1f\t%.1f\t%d\t%.1f\t%.0f\t\n", r.Name, r.Calls, r.Goroutines, r.Heap, r.Resident,
-			r.Files, r.CPU, r.Idle)
-	}
-	return w.Flush()
 }

@@ -84,7 +84,7 @@ func TestBenchApprovals(t *testing.T) {
 	var names []string
 	for _, r := range rows {
 		names = append(names, r.Name)
-		if r.N != 3 || r.P50 <= 0 || r.PerFsync <= 0 {
+		if r.N != 3 || r.P50 <= 0 || r.Ratio <= 0 || r.Of != "fsync" {
 			t.Errorf("%+v", r)
 		}
 	}

@@ -5,13 +5,10 @@ package bench
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
-	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,37 +37,17 @@ func measuredProgram() (string, error) {
 	return path, nil
 }
 
-// benchRow is one line of a benchmark. Values that do not apply are omitted.
-type benchRow struct {
-	Name    string   `json:"name"`
-	N       int      `json:"n"`
-	P50     float64  `json:"p50_us"`
-	P99     float64  `json:"p99_us"`
-	PerBare *float64 `json:"per_bare,omitempty"` // p50 divided by that of the row bare
-}
-
-type benchRows struct {
-	Rows []benchRow `json:"rows"`
-}
-
 // Root returns the table of commands of bailey-bench.
 func Root(app *cli.App) *cobra.Command {
 	a := &commands{app}
 	cmd := app.NewRoot("bailey-bench", "Measure the gate on this machine")
 	var n int
-	call := &cobra.Command{
-		Use: "call", Short: "A call beside the same program started bare, and each stage of it", Args: cobra.NoArgs,
+	call := a.measureVerb(&cobra.Command{
+		Use: "call", Short: "A call beside the same program started bare, and each stage of it",
 		Long: `Time system.echo through the gate, each of its stages, and the same program started bare (row bare:
 fork, exec, two captured pipes), in turn in one run with a pause between them. The calls go to a ledger of their own in a
 temporary directory on the same disk as TMPDIR.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows, err := benchCall(cmd.Context(), n)
-			if err != nil {
-				return err
-			}
-			return a.printRows(rows)
-		},
-	}
+	}, func(ctx context.Context, _ []string) ([]Row, error) { return benchCall(ctx, n) })
 	call.Flags().IntVarP(&n, "n", "n", 300, "how many calls")
 	cmd.AddCommand(call, a.benchLedgerVerb(), a.benchVerifyVerb(), a.benchRedactVerb(), a.benchJailVerb(),
 		a.benchPolicyVerb(), a.benchBrokerVerb(),
@@ -79,10 +56,10 @@ temporary directory on the same disk as TMPDIR.`,
 	return cmd
 }
 
-func benchCall(ctx context.Context, n int) (benchRows, error) {
+func benchCall(ctx context.Context, n int) ([]Row, error) {
 	dir, err := os.MkdirTemp("", "bailey-bench")
 	if err != nil {
-		return benchRows{}, err
+		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	times := map[string][]time.Duration{}
@@ -90,11 +67,11 @@ func benchCall(ctx context.Context, n int) (benchRows, error) {
 	defer s.Close()
 	if _, err := s.NewGate(localapi.Home(dir),
 		func(s gate.Step) { times[s.Stage] = append(times[s.Stage], s.Took) }); err != nil {
-		return benchRows{}, err
+		return nil, err
 	}
 	program, err := exec.LookPath("echo")
 	if err != nil {
-		return benchRows{}, err
+		return nil, err
 	}
 	const warm = 5
 	for i := range n + warm {
@@ -103,14 +80,15 @@ func benchCall(ctx context.Context, n int) (benchRows, error) {
 		}
 		time.Sleep(thinkTime)
 		if err := timeBareRun(times, program); err != nil {
-			return benchRows{}, err
+			return nil, err
 		}
 		time.Sleep(thinkTime)
 		if err := timeEchoCall(ctx, s, times, dir); err != nil {
-			return benchRows{}, err
+			return nil, err
 		}
 	}
-	return stageRows(times), nil
+	rows, _ := timeRows(times, "bare", stages...)
+	return rows, nil
 }
 
 // thinkTime is the pause before each call and each bare start. The work that the gate does ahead for the next call must not
@@ -140,39 +118,3 @@ func timeEchoCall(ctx context.Context, s *server.Server, times map[string][]time
 // stages lists the rows in the order of a call, with the gate's names.
 var stages = []string{"bare", "call", "intent", "lookup", "restore", "check", "decide", "pre hooks", "again", "approve",
 	"confirm", "budget", "lend", "run", "post hooks", "outcome"}
-
-func stageRows(times map[string][]time.Duration) benchRows { return rowsOf(times, stages) }
-
-// rowsOf returns one row for each name, in the given order. The other rows are compared with the row bare.
-func rowsOf(times map[string][]time.Duration, names []string) benchRows {
-	var out benchRows
-	var bare float64
-	for _, name := range names {
-		all := slices.Sorted(slices.Values(times[name]))
-		if len(all) == 0 {
-			continue
-		}
-		row := benchRow{Name: name, N: len(all), P50: toMicros(all[len(all)/2]), P99: toMicros(all[len(all)*99/100])}
-		if name == "bare" {
-			bare = row.P50
-		}
-		ratio := row.P50 / bare
-		row.PerBare = &ratio
-		out.Rows = append(out.Rows, row)
-	}
-	return out
-}
-
-func toMicros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
-
-func (a *commands) printRows(rows benchRows) error {
-	if a.JSON {
-		return a.Print(rows)
-	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tn\tp50 µs\tp99 µs\t× bare\t")
-	for _, r := range rows.Rows {
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.2f\t\n", r.Name, r.N, r.P50, r.P99, *r.PerBare)
-	}
-	return w.Flush()
-}

@@ -71,24 +71,24 @@ func serveBench(ctx context.Context, dir string) error {
 	return s.Run(ctx)
 }
 
-func benchBroker(ctx context.Context, n int) (benchRows, error) {
+func benchBroker(ctx context.Context, n int) ([]Row, error) {
 	dir, err := os.MkdirTemp("", "bailey-bench")
 	if err != nil {
-		return benchRows{}, err
+		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	key, err := newBenchKey()
 	if err != nil {
-		return benchRows{}, err
+		return nil, err
 	}
 	text := fmt.Sprintf("admitted: [%d]\napprovers:\n  - {name: bench, key: ssh-ed25519 %s}\nleases:\n  env: {env: %s, approval: none}\n  signed: {env: %s, approval: {level: signed-software}}\n",
 		os.Geteuid(), base64.StdEncoding.EncodeToString(key.publicKeyBlob()), benchSecret, benchSecret)
 	if err := os.WriteFile(filepath.Join(dir, broker.TableName), []byte(text), 0o600); err != nil {
-		return benchRows{}, err
+		return nil, err
 	}
 	stop, err := startBench(ctx, dir)
 	if err != nil {
-		return benchRows{}, err
+		return nil, err
 	}
 	defer stop()
 	c := broker.Client{Socket: filepath.Join(dir, broker.SocketName), UID: os.Geteuid()}
@@ -99,10 +99,11 @@ func benchBroker(ctx context.Context, n int) (benchRows, error) {
 			clear(times)
 		}
 		if err := timeBrokerCalls(ctx, c, key, times); err != nil {
-			return benchRows{}, err
+			return nil, err
 		}
 	}
-	return rowsOf(times, []string{"bare", "env", "signed", "return"}), nil
+	rows, _ := timeRows(times, "bare", "bare", "env", "signed", "return")
+	return rows, nil
 }
 
 // startBench starts this program as the broker, and waits until it is ready.

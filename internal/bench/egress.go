@@ -1,34 +1,17 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"bailey"
 )
-
-// egressRow is the result for one way to the same server: a small request on a separate connection, and a large
-// response.
-type egressRow struct {
-	benchRow
-	Rate    float64  `json:"mb_per_s"`           // wall time, 10^6 bytes per second, best round
-	AtMost  *float64 `json:"at_most,omitempty"`  // limit of per_bare, plus one millisecond
-	AtLeast *float64 `json:"at_least,omitempty"` // limit of of_bare
-	OfBare  *float64 `json:"of_bare,omitempty"`  // rate divided by that of direct
-}
-
-type egressRows struct {
-	Bytes int64       `json:"bytes"`
-	Rows  []egressRow `json:"rows"`
-}
 
 // egressRounds is the number of large responses for each way. egressSize is the size of each in bytes.
 const (
@@ -38,34 +21,28 @@ const (
 
 func (a *commands) benchEgressVerb() *cobra.Command {
 	var n int
-	cmd := &cobra.Command{
+	cmd := a.measureVerb(&cobra.Command{
 		Use: "egress", Short: "A request over HTTPS directly, through the proxy, and with a secret put in",
-		Args: cobra.NoArgs,
 		Long: fmt.Sprintf(`Ask a server on loopback, over HTTPS and on a connection of its own each time: directly (row direct), through the
 proxy of a call, which copies what it cannot read (proxied), and through one that opens TLS and puts a secret into a header (injected).
-In turns of one run; server, proxy and client are in this process. mb_per_s is for %d MB in one answer, the best of %d rounds.
+In turns of one run; server, proxy and client are in this process. The rows large are for %d MB in one answer, the best of %d rounds.
 Required of proxied: at most 1.3 times direct and a millisecond, and 0.7 of its rate.`, egressSize/1_000_000,
 			egressRounds),
 		Example: "  bailey bench egress --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if n < 1 {
-				return bailey.Invalid.New("-n wants at least one request", "leave it out for 300")
-			}
-			rows, err := benchEgress(cmd.Context(), n)
-			if err != nil {
-				return err
-			}
-			return a.printEgress(rows)
-		},
-	}
+	}, func(ctx context.Context, _ []string) ([]Row, error) {
+		if n < 1 {
+			return nil, bailey.Invalid.New("-n wants at least one request", "leave it out for 300")
+		}
+		return benchEgress(ctx, n)
+	})
 	cmd.Flags().IntVarP(&n, "n", "n", 300, "how many small requests by each way")
 	return cmd
 }
 
-func benchEgress(ctx context.Context, n int) (egressRows, error) {
+func benchEgress(ctx context.Context, n int) ([]Row, error) {
 	y, err := newEgressYard(ctx)
 	if err != nil {
-		return egressRows{}, err
+		return nil, err
 	}
 	defer y.close()
 	times, rates := map[string][]time.Duration{}, map[string]float64{}
@@ -77,7 +54,7 @@ func benchEgress(ctx context.Context, n int) (egressRows, error) {
 		for _, w := range y.ways {
 			took, err := timeRequest(ctx, w, y.url+"/small", 1)
 			if err != nil {
-				return egressRows{}, fmt.Errorf("%s: %w", w.name, err)
+				return nil, fmt.Errorf("%s: %w", w.name, err)
 			}
 			times[w.name] = append(times[w.name], took)
 		}
@@ -86,12 +63,12 @@ func benchEgress(ctx context.Context, n int) (egressRows, error) {
 		for _, w := range y.ways {
 			took, err := timeRequest(ctx, w, y.url+"/large", egressSize)
 			if err != nil {
-				return egressRows{}, fmt.Errorf("%s: %w", w.name, err)
+				return nil, fmt.Errorf("%s: %w", w.name, err)
 			}
 			rates[w.name] = max(rates[w.name], egressSize/took.Seconds()/1e6)
 		}
 	}
-	return newEgressRows(y.ways, times, rates), nil
+	return newEgressRows(times, rates), nil
 }
 
 // timeRequest times one request from its start to the last byte of the response.
@@ -114,36 +91,15 @@ func timeRequest(ctx context.Context, w egressWay, url string, want int64) (time
 	return time.Since(start), err
 }
 
-func newEgressRows(ways []egressWay, times map[string][]time.Duration, rates map[string]float64) egressRows {
-	out := egressRows{Bytes: egressSize}
-	var direct *egressRow
-	for _, w := range ways {
-		all := slices.Sorted(slices.Values(times[w.name]))
-		row := egressRow{benchRow: benchRow{Name: w.name, N: len(all), P50: toMicros(all[len(all)/2]),
-			P99: toMicros(all[len(all)*99/100])}, Rate: rates[w.name]}
-		direct = cmp.Or(direct, &row)
-		row.PerBare, row.OfBare = ratioOf(row.P50, direct.P50), ratioOf(row.Rate, direct.Rate)
-		if w.name == "proxied" {
-			row.AtMost, row.AtLeast = new(1.3), new(0.7)
-		}
-		out.Rows = append(out.Rows, row)
+// newEgressRows returns the rows of the small requests, and then those of the large responses.
+func newEgressRows(times map[string][]time.Duration, rates map[string]float64) []Row {
+	names := []string{"direct", "proxied", "injected"}
+	rows, p50 := timeRows(times, "direct", names...)
+	rows = slices.Insert(rows, 2, rows[1].comparedTo("1.3 direct + 1 ms", p50["proxied"], 1.3*p50["direct"]+1000, 1))
+	for _, name := range names {
+		limit := map[string]float64{"proxied": 0.7}[name]
+		row := Row{Name: name + "-large", N: egressRounds, Rate: rates[name]}
+		rows = append(rows, row.comparedTo("direct-large", row.Rate, rates["direct"], limit))
 	}
-	return out
-}
-
-func (a *commands) printEgress(rows egressRows) error {
-	if a.JSON {
-		return a.Print(rows)
-	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tn\tp50 µs\tp99 µs\t× direct\tMB/s\tof direct\trequired\t")
-	for _, r := range rows.Rows {
-		required := ""
-		if r.AtMost != nil {
-			required = fmt.Sprintf("≤ %.1f × and 1 ms, ≥ %.1f", *r.AtMost, *r.AtLeast)
-		}
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.2f\t%.0f\t%.2f\t%s\t\n", r.Name, r.N, r.P50, r.P99, *r.PerBare, r.Rate,
-			*r.OfBare, required)
-	}
-	return w.Flush()
+	return rows
 }

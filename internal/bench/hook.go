@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os/exec"
-	"text/tabwriter"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,26 +19,12 @@ import (
 	"bailey/internal/settings"
 )
 
-// hookBenchRow is one line of bench hook.
-type hookBenchRow struct {
-	benchRow
-	OfCold  *float64 `json:"of_cold,omitempty"`  // added to bare, divided by what cold-cage adds
-	PerFive *float64 `json:"per_five,omitempty"` // p50 divided by that of cold-five
-	PerHook *float64 `json:"per_hook,omitempty"` // p50 divided by that of hook
-	AtMost  *float64 `json:"at_most,omitempty"`  // limit of of_cold or per_hook
-}
-
-type hookBenchRows struct {
-	Command []string       `json:"command"`
-	Rows    []hookBenchRow `json:"rows"`
-}
-
 // chainLength is the number of hooks in the measured chain.
 const chainLength = 5
 
 func (a *commands) benchHookVerb() *cobra.Command {
 	b := jailBench{}
-	cmd := &cobra.Command{
+	cmd := a.measureVerb(&cobra.Command{
 		Use: "hook [-- COMMAND [ARG]...]", Short: "A hook beside the same program started bare, and in a cage",
 		Long: `Run a program (true, if none is named) again and again in each of these ways, in random turns with a pause before each:
 
@@ -49,7 +34,7 @@ func (a *commands) benchHookVerb() *cobra.Command {
   hook       ask it as a hook: the frame, a hook's cage, its answer
   chain      five such hooks, one after the other
 
-"of cold" is what a way adds to bare over what cold-cage adds; "required" is what that, or the ratio to one hook, may be.`,
+A hook is compared with cold-cage by what each adds to bare; "required" is what that, or the ratio to one hook, may be.`,
 		Example: "  bailey bench hook\n  bailey bench hook --json -n 500 -- /opt/hooks/check",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
@@ -58,39 +43,34 @@ func (a *commands) benchHookVerb() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a.After = ""
-			b.chosen, b.command = len(args) > 0, args
-			rows, err := b.measureHooks(cmd.Context(), a.Progress("measuring"))
-			if err != nil {
-				return err
-			}
-			return a.printHooks(rows)
-		},
-	}
+	}, func(ctx context.Context, args []string) ([]Row, error) {
+		a.After = ""
+		b.chosen, b.command = len(args) > 0, args
+		return b.measureHooks(ctx, a.Progress("measuring"))
+	})
 	cmd.Flags().IntVarP(&b.turns, "n", "n", 300, "how often each way")
 	return cmd
 }
 
-func (b *jailBench) measureHooks(ctx context.Context, tell func(done, all int64)) (out hookBenchRows, err error) {
+func (b *jailBench) measureHooks(ctx context.Context, tell func(done, all int64)) (rows []Row, err error) {
 	if err := b.checkTurns(); err != nil {
-		return out, err
+		return nil, err
 	}
 	defer b.tearDown()
 	if err := b.setUp(); err != nil {
-		return out, err
+		return nil, err
 	}
 	ways, err := b.hookWays(ctx)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
 	times, err := b.measureWays(ctx, ways, tell)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
-	out.Command = b.command
-	out.Rows = newHookRows(ways, times)
-	return out, nil
+	rows = newHookRows(times)
+	rows[0].Note = strings.Join(b.command, " ")
+	return rows, nil
 }
 
 func (b *jailBench) hookWays(ctx context.Context) ([]way, error) {
@@ -157,43 +137,11 @@ func (b *jailBench) runWithoutCage(frame []byte) ([]time.Duration, error) {
 	return []time.Duration{time.Since(start)}, err
 }
 
-func newHookRows(ways []way, times map[string][]time.Duration) (rows []hookBenchRow) {
-	var names []string
-	for _, w := range ways {
-		names = append(names, w.name)
-	}
-	p50 := map[string]float64{}
-	for _, r := range rowsOf(times, names).Rows {
-		p50[r.Name] = r.P50
-		row := hookBenchRow{benchRow: r}
-		switch r.Name {
-		case "hook":
-			row.OfCold, row.AtMost = ratioOf(r.P50-p50["bare"], p50["cold-cage"]-p50["bare"]), new(1.2)
-		case "chain":
-			row.PerFive = ratioOf(r.P50, p50["cold-five"])
-			row.PerHook, row.AtMost = ratioOf(r.P50, p50["hook"]), new(float64(chainLength))
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-func (a *commands) printHooks(rows hookBenchRows) error {
-	if a.JSON {
-		return a.Print(rows)
-	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tn\tp50 µs\tp99 µs\t× bare\tof cold\trequired\t")
-	for _, r := range rows.Rows {
-		required := ""
-		switch {
-		case r.PerHook != nil:
-			required = fmt.Sprintf("%.2f × hook, ≤ %.0f; %.2f × cold-five", *r.PerHook, *r.AtMost, *r.PerFive)
-		case r.AtMost != nil:
-			required = fmt.Sprintf("≤ %.2f", *r.AtMost)
-		}
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.2f\t%s\t%s\t\n", r.Name, r.N, r.P50, r.P99, *r.PerBare,
-			threeDecimals(r.OfCold), required)
-	}
-	return w.Flush()
+func newHookRows(times map[string][]time.Duration) []Row {
+	rows, p50 := timeRows(times, "bare", "bare", "cold-cage", "cold-five", "hook", "chain")
+	hook, chain, bare := rows[3], rows[4], p50["bare"]
+	return append(rows,
+		hook.comparedTo("cold-cage - bare", p50["hook"]-bare, p50["cold-cage"]-bare, 1.2),
+		chain.comparedTo("hook", p50["chain"], p50["hook"], chainLength),
+		chain.comparedTo("cold-five", p50["chain"], p50["cold-five"], 0))
 }

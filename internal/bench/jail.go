@@ -58,7 +58,7 @@ type way struct {
 
 func (a *commands) benchJailVerb() *cobra.Command {
 	var b jailBench
-	cmd := &cobra.Command{
+	cmd := a.measureVerb(&cobra.Command{
 		Use: "jail [-- COMMAND [ARG]...]", Short: "A cage beside the same program started bare, and in bubblewrap",
 		Long: `Run a program (true, if none is named) again and again in each of these ways, in random turns with a pause
 before each:
@@ -75,8 +75,8 @@ before each:
   bwrap          bwrap --unshare-all --new-session --ro-bind / / -- COMMAND, where it is installed
   bwrap-dev      the same with --dev /dev, in its place for a program that fails without devices
 
-The gateway that the cold ways ask is in this process, with a home of its own in TMPDIR. "of bwrap" is what a way adds to
-bare over what bwrap adds; "required" is what that, or the ratio beside it, may be. A program that some way cannot run, or that
+The gateway that the cold ways ask is in this process, with a home of its own in TMPDIR. A row is compared with
+bare, then with bwrap by what each adds to bare, then as it is required. A program that some way cannot run, or that
 fails there, has no such row, and the reason is said. With --heap this process holds so much memory, full of
 pointers, as a gateway that has been up for long.`,
 		Example: "  bailey bench jail\n  bailey bench jail --json -n 500 --heap 1G -- git --version",
@@ -87,58 +87,88 @@ pointers, as a gateway that has been up for long.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a.After = ""
-			b.chosen, b.command = len(args) > 0, args
-			rows, err := b.measureJail(cmd.Context(), a.Progress("measuring"))
-			if err != nil {
-				return err
-			}
-			return a.printJail(rows)
-		},
-	}
+	}, func(ctx context.Context, args []string) ([]Row, error) {
+		a.After = ""
+		b.chosen, b.command = len(args) > 0, args
+		return b.measureJail(ctx, a.Progress("measuring"))
+	})
 	cmd.Flags().IntVarP(&b.turns, "n", "n", 2000, "how often each way")
 	cmd.Flags().StringVar(&b.heap, "heap", "", "hold so much memory meanwhile, as in 1G")
 	return cmd
 }
 
 // measureJail measures each way that works on this machine.
-func (b *jailBench) measureJail(ctx context.Context, tell func(done, all int64)) (out jailRows, err error) {
+func (b *jailBench) measureJail(ctx context.Context, tell func(done, all int64)) (rows []Row, err error) {
 	if err := b.checkTurns(); err != nil {
-		return out, err
+		return nil, err
 	}
 	if b.heap != "" {
 		size, err := direct.ParseSize(b.heap)
 		if err != nil {
-			return out, err
+			return nil, err
 		}
 		defer runtime.KeepAlive(allocateHeap(size))
 	}
 	defer b.tearDown()
 	if err := b.setUp(); err != nil {
-		return out, err
+		return nil, err
 	}
 	var ways []way
+	var absent []Row
 	for _, w := range b.jailWays() {
 		switch err := b.tryWay(ctx, w); {
 		case ctx.Err() != nil:
-			return out, context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		case err == nil:
 			ways = append(ways, w)
 		case errors.Is(err, errNeedless):
 		case len(ways) == 0:
-			return out, bailey.Invalid.Errorf("measure a program that succeeds, with its arguments",
+			return nil, bailey.Invalid.Errorf("measure a program that succeeds, with its arguments",
 				"%s: %v", b.command[0], err)
 		default:
-			out.Absent = append(out.Absent, absentRow{w.name, err.Error()})
+			absent = append(absent, Row{Name: w.name, Note: err.Error()})
 		}
 	}
 	times, err := b.runTurns(ctx, ways, tell)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
-	out.Command, out.Rows = b.command, newJailRows(b.jailWays(), times)
-	return out, nil
+	rows = newJailRows(times)
+	rows[0].Note = strings.Join(b.command, " ")
+	return append(rows, absent...), nil
+}
+
+// jailLimits holds the limits of what a way may add to bare, of what bwrap adds, and then of the ratio to another row.
+var (
+	jailLimits = map[string]float64{"ondemand": 0.14, "warm": 0.10, "parked": 0.05}
+	jailRatios = map[string]struct {
+		of    string
+		limit float64
+	}{"warm-2workers": {"warm", 1.10}, "wall": {"cold-cage", 2.0}, "cold": {"bwrap", 1.0}, "cold-jail": {"bwrap", 1.0}}
+)
+
+// newJailRows compares each way with bare, with what bwrap adds to bare, and with the row that a limit names. If that row is
+// missing, there is no ratio.
+func newJailRows(times map[string][]time.Duration) (rows []Row) {
+	base, p50 := timeRows(times, "bare", "bare", "ondemand", "warm", "parked", "warm-2workers", "cold", "cold-jail", "cold-cage",
+		"wall", "bwrap", "bwrap-dev")
+	bwrap := "bwrap"
+	if p50[bwrap] == 0 {
+		bwrap = "bwrap-dev"
+	}
+	for _, row := range base {
+		rows = append(rows, row)
+		if limit := jailLimits[row.Name]; limit > 0 || row.Name != "bare" && p50[bwrap] > 0 {
+			rows = append(rows, row.comparedTo(bwrap+" - bare", row.P50-p50["bare"], p50[bwrap]-p50["bare"], limit))
+		}
+		if r, ok := jailRatios[row.Name]; ok {
+			if r.of == "bwrap" {
+				r.of = bwrap
+			}
+			rows = append(rows, row.comparedTo(r.of, row.P50, p50[r.of], r.limit))
+		}
+	}
+	return rows
 }
 
 // checkTurns rejects a number of turns below one or above maxTurns.

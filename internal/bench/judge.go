@@ -15,36 +15,29 @@ import (
 
 func (a *commands) benchJudgeVerb() *cobra.Command {
 	var n int
-	cmd := &cobra.Command{
-		Use: "judge", Short: "An answer to an agent's hook beside the start of a program", Args: cobra.NoArgs,
+	cmd := a.measureVerb(&cobra.Command{
+		Use: "judge", Short: "An answer to an agent's hook beside the start of a program",
 		Long: `Time bailey judge claude-code as an agent's hook starts it, from the start of the process to its end, with a gateway
 that runs: for a file, for a line of two commands, for one that asks. Beside it this program's start alone (row version), and /bin/true (row
 bare). All take turns in one run, in a home of their own on the disk of TMPDIR.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows, err := benchJudge(cmd.Context(), n)
-			if err != nil {
-				return err
-			}
-			return a.printRows(rows)
-		},
-	}
+	}, func(ctx context.Context, _ []string) ([]Row, error) { return benchJudge(ctx, n) })
 	cmd.Flags().IntVarP(&n, "n", "n", 200, "how many of each")
 	return cmd
 }
 
-func benchJudge(ctx context.Context, n int) (benchRows, error) {
+func benchJudge(ctx context.Context, n int) ([]Row, error) {
 	dir, err := os.MkdirTemp("", "bailey-bench")
 	if err != nil {
-		return benchRows{}, err
+		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	project := filepath.Join(dir, "project")
 	if err := os.Mkdir(project, 0o700); err != nil {
-		return benchRows{}, err
+		return nil, err
 	}
 	self, err := measuredProgram()
 	if err != nil {
-		return benchRows{}, err
+		return nil, err
 	}
 	env := append(os.Environ(), "BAILEY_HOME="+filepath.Join(dir, "home"))
 	start := func(event []byte, name string, args ...string) ([]byte, error) {
@@ -79,12 +72,13 @@ func benchJudge(ctx context.Context, n int) (benchRows, error) {
 			out, err := start(row.event, row.argv[0], row.argv[1:]...)
 			took := time.Since(begun)
 			if err != nil || !bytes.Contains(out, []byte(row.want)) {
-				return benchRows{}, fmt.Errorf("%s: %q: %w", row.name, out, err)
+				return nil, fmt.Errorf("%s: %q: %w", row.name, out, err)
 			}
 			if i >= warm {
 				times[row.name] = append(times[row.name], took)
 			}
 		}
 	}
-	return rowsOf(times, []string{"bare", "version", "file", "line", "asks"}), nil
+	rows, _ := timeRows(times, "bare", "bare", "version", "file", "line", "asks")
+	return rows, nil
 }

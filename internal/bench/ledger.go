@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,18 +15,6 @@ import (
 	"bailey"
 	"bailey/internal/ledger"
 )
-
-// ledgerRow is one line of bench ledger.
-type ledgerRow struct {
-	Name   string  `json:"name"`
-	N      int     `json:"n"` // number of durable operations
-	PerSec float64 `json:"per_s"`
-	PerRaw float64 `json:"per_raw"` // per_s divided by that of raw with as many callers
-}
-
-type ledgerRows struct {
-	Rows []ledgerRow `json:"rows"`
-}
 
 const (
 	benchRounds = 5   // per row, in turn with the others
@@ -38,25 +25,18 @@ const (
 func (a *commands) benchLedgerVerb() *cobra.Command {
 	var callers []int
 	var window time.Duration
-	cmd := &cobra.Command{
-		Use: "ledger", Short: "The ledger beside plain appends to the same disk", Args: cobra.NoArgs,
+	cmd := a.measureVerb(&cobra.Command{
+		Use: "ledger", Short: "The ledger beside plain appends to the same disk",
 		Long: `Count what is durable in a second, by so many callers at once: raw, 512 bytes appended and synced with
 fdatasync; entry, an entry of the ledger of 512 bytes; receipt, an intent and its outcome. All three group
 their callers alike, and take turns on the same disk in one run: the one of TMPDIR.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows, err := benchLedger(cmd.Context(), callers, window)
-			if err != nil {
-				return err
-			}
-			return a.printLedger(rows)
-		},
-	}
+	}, func(ctx context.Context, _ []string) ([]Row, error) { return benchLedger(ctx, callers, window) })
 	cmd.Flags().IntSliceVar(&callers, "callers", []int{1, 8, 64, 256}, "how many call at once")
 	cmd.Flags().DurationVar(&window, "window", 100*time.Millisecond, "how long each turn of a row takes; there are 20")
 	return cmd
 }
 
-func benchLedger(ctx context.Context, callers []int, window time.Duration) (rows ledgerRows, err error) {
+func benchLedger(ctx context.Context, callers []int, window time.Duration) (rows []Row, err error) {
 	dir, err := os.MkdirTemp("", "bailey-bench")
 	if err != nil {
 		return rows, err
@@ -98,10 +78,9 @@ func benchLedger(ctx context.Context, callers []int, window time.Duration) (rows
 		}
 		base := float64(counts[0]) / took[0].Seconds()
 		for i, way := range ways {
-			row := ledgerRow{Name: fmt.Sprintf("%s-%d", way.name, n), N: counts[i],
+			row := Row{Name: fmt.Sprintf("%s-%d", way.name, n), N: counts[i],
 				PerSec: float64(counts[i]) / took[i].Seconds()}
-			row.PerRaw = row.PerSec / base
-			rows.Rows = append(rows.Rows, row)
+			rows = append(rows, row.comparedTo(fmt.Sprintf("raw-%d", n), row.PerSec, base, 0))
 		}
 	}
 	return rows, nil
@@ -156,16 +135,4 @@ func benchReceipt(ctx context.Context, log *ledger.Log) error {
 		EnvNames: []string{"PATH", "HOME", "LANG"},
 		Cwd:      "/home/bench/work", Paths: []string{"/home/bench/work"}, ExitCode: new(0), StdoutBytes: 100,
 	})
-}
-
-func (a *commands) printLedger(rows ledgerRows) error {
-	if a.JSON {
-		return a.Print(rows)
-	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tn\tper second\t× raw\t")
-	for _, r := range rows.Rows {
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.2f\t\n", r.Name, r.N, r.PerSec, r.PerRaw)
-	}
-	return w.Flush()
 }

@@ -12,8 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -39,18 +39,6 @@ func serveEcho(ctx context.Context) error {
 	return server.Run(ctx, &sdk.StdioTransport{})
 }
 
-// mcpRow is one line of bench mcp.
-type mcpRow struct {
-	benchRow
-	PerSum *float64 `json:"per_sum,omitempty"` // p50 divided by the sum of its parts
-	AtMost *float64 `json:"at_most,omitempty"` // limit of per_sum
-}
-
-type mcpRows struct {
-	Rows []mcpRow `json:"rows"`
-	Sum  float64  `json:"sum_us"` // sum of the p50s of sdk-echo, jail-warm and three times fdatasync
-}
-
 // syncsPerCall is the number of disk syncs in the sum that a call is compared with: for the intent, the outcome, and one more.
 const syncsPerCall = 3
 
@@ -66,8 +54,7 @@ func (a *commands) benchMCPVerb() *cobra.Command {
   jail-warm  true in a warm cage, planned and run in this process: the row warm of bench jail
   call       a tools/call of a capability that runs true, over the pipes of bailey serve: decided, caged, its receipt durable
 
-"of sum" is call over the sum of what it has to do: sdk-echo, jail-warm and three times fdatasync; "required" is what that
-may be. The home is one of its own, with a gateway of its own, on the disk of TMPDIR.`,
+Row sum is what a call has to do: sdk-echo, jail-warm and three times fdatasync; "required" is what call may be of it. The home is one of its own, with a gateway of its own, on the disk of TMPDIR.`,
 		Example: "  bailey bench mcp\n  bailey bench mcp --json -n 1000",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if peer {
@@ -78,7 +65,7 @@ may be. The home is one of its own, with a gateway of its own, on the disk of TM
 			if err != nil {
 				return err
 			}
-			return a.printMCP(rows)
+			return a.printRows(rows)
 		},
 	}
 	cmd.Flags().IntVarP(&b.turns, "n", "n", 500, "how often each")
@@ -87,18 +74,17 @@ may be. The home is one of its own, with a gateway of its own, on the disk of TM
 	return cmd
 }
 
-func (b *jailBench) measureMCP(ctx context.Context, tell func(done, all int64)) (out mcpRows, err error) {
+func (b *jailBench) measureMCP(ctx context.Context, tell func(done, all int64)) ([]Row, error) {
 	if err := b.checkTurns(); err != nil {
-		return out, err
+		return nil, err
 	}
 	defer b.tearDown()
 	if err := b.setUp(); err != nil {
-		return out, err
+		return nil, err
 	}
-	ways := b.mcpWays()
-	times, err := b.measureWays(ctx, ways, tell)
+	times, err := b.measureWays(ctx, b.mcpWays(), tell)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
 	return newMCPRows(times), nil
 }
@@ -271,31 +257,9 @@ func (c *lineClient) sendRequest(method string, params any) (result json.RawMess
 	}
 }
 
-func newMCPRows(times map[string][]time.Duration) (out mcpRows) {
-	p50 := map[string]float64{}
-	for _, r := range rowsOf(times, []string{"sdk-echo", "fdatasync", "jail-warm", "call"}).Rows {
-		p50[r.Name] = r.P50
-		r.PerBare = nil
-		out.Rows = append(out.Rows, mcpRow{benchRow: r})
-	}
-	out.Sum = p50["sdk-echo"] + p50["jail-warm"] + syncsPerCall*p50["fdatasync"]
-	call := &out.Rows[len(out.Rows)-1]
-	call.PerSum, call.AtMost = ratioOf(call.P50, out.Sum), new(1.2)
-	return out
-}
-
-func (a *commands) printMCP(rows mcpRows) error {
-	if a.JSON {
-		return a.Print(rows)
-	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tn\tp50 µs\tp99 µs\tof sum\trequired\t")
-	for _, r := range rows.Rows {
-		required := ""
-		if r.AtMost != nil {
-			required = fmt.Sprintf("≤ %.2f × %.0f", *r.AtMost, rows.Sum)
-		}
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%s\t%s\t\n", r.Name, r.N, r.P50, r.P99, threeDecimals(r.PerSum), required)
-	}
-	return w.Flush()
+func newMCPRows(times map[string][]time.Duration) []Row {
+	rows, p50 := timeRows(times, "", "sdk-echo", "fdatasync", "jail-warm", "call")
+	sum := Row{Name: "sum", N: rows[0].N, P50: p50["sdk-echo"] + p50["jail-warm"] + syncsPerCall*p50["fdatasync"]}
+	rows[3] = rows[3].comparedTo("sum", rows[3].P50, sum.P50, 1.2)
+	return slices.Insert(rows, 3, sum)
 }

@@ -11,16 +11,16 @@ func TestMCPRows(t *testing.T) {
 	for name, us := range map[string]int{"sdk-echo": 100, "fdatasync": 200, "jail-warm": 300, "call": 1500} {
 		times[name] = []time.Duration{time.Duration(us) * time.Microsecond}
 	}
-	out := newMCPRows(times)
-	if out.Sum != 1000 || len(out.Rows) != 4 {
-		t.Fatalf("%+v", out)
+	rows := newMCPRows(times)
+	if len(rows) != 5 || rows[3].Name != "sum" || rows[3].P50 != 1000 {
+		t.Fatalf("%+v", rows)
 	}
-	for _, r := range out.Rows[:3] {
-		if r.PerSum != nil || r.AtMost != nil || r.PerBare != nil {
+	for _, r := range rows[:4] {
+		if r.Ratio != 0 || r.Required != 0 || r.Of != "" {
 			t.Errorf("%+v", r)
 		}
 	}
-	if c := out.Rows[3]; c.Name != "call" || *c.PerSum != 1.5 || *c.AtMost != 1.2 {
+	if c := rows[4]; c.Name != "call" || c.Ratio != 1.5 || c.Of != "sum" || c.Required != 1.2 {
 		t.Errorf("%+v", c)
 	}
 }

@@ -1,10 +1,10 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -21,13 +21,8 @@ const maxBench = 1 << 30
 // slower.
 const redactRounds = 5
 
-type redactRows struct {
-	Rows  []rateRow `json:"rows"`
-	Ratio float64   `json:"ratio"` // redact's rate over prefilter's
-}
-
 func (a *commands) benchRedactVerb() *cobra.Command {
-	return &cobra.Command{
+	return a.measureVerb(&cobra.Command{
 		Use: "redact FILE", Short: "How fast a file is redacted, beside a prefilter alone",
 		Long: fmt.Sprintf(`Redact a file of up to 1 GiB as a stream, and run over it an automaton that looks for the same keywords and
 does nothing else (row prefilter: what most scanners do first). In turn, %d rounds in one run; the best of each
@@ -35,24 +30,19 @@ counts. The rate is in millions of bytes for each second of CPU time that this p
 gateway, nothing is printed of the file.`, redactRounds),
 		Example: "  bailey bench redact app.log --json",
 		Args:    cli.OneArg("a file, as in: bailey bench redact app.log"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			text, err := readWhole(args[0], maxBench)
-			if err != nil {
-				return err
-			}
-			rows, err := benchRedact(text)
-			if err != nil {
-				return err
-			}
-			return a.printRedactRows(rows)
-		},
-	}
+	}, func(_ context.Context, args []string) ([]Row, error) {
+		text, err := readWhole(args[0], maxBench)
+		if err != nil {
+			return nil, err
+		}
+		return benchRedact(text)
+	})
 }
 
-func benchRedact(text []byte) (redactRows, error) {
+func benchRedact(text []byte) (rows []Row, err error) {
 	rules, err := redact.Compile(redact.Config{})
 	if err != nil {
-		return redactRows{}, err
+		return nil, err
 	}
 	var best []rateRow
 	for range redactRounds {
@@ -64,9 +54,9 @@ func benchRedact(text []byte) (redactRows, error) {
 			best[i].Rate = max(best[i].Rate, row.Rate)
 		}
 	}
-	rows := redactRows{Rows: best}
-	if best[1].Rate > 0 {
-		rows.Ratio = best[0].Rate / best[1].Rate
+	for _, b := range best {
+		row := Row{Name: b.Name, N: redactRounds, Rate: b.Rate, Facts: map[string]float64{"found": float64(b.N)}}
+		rows = append(rows, row.comparedTo("prefilter", b.Rate, best[1].Rate, 0))
 	}
 	return rows, nil
 }
@@ -96,16 +86,4 @@ func readWhole(name string, most int64) ([]byte, error) {
 
 func tooLong(name string, most int64) error {
 	return bailey.Invalid.Errorf("measure a part of it: head -c 100M", "%s is over the %d bytes allowed", name, most)
-}
-
-func (a *commands) printRedactRows(rows redactRows) error {
-	if a.JSON {
-		return a.Print(rows)
-	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tMB/s of CPU\tfound\t× prefilter\t")
-	for _, r := range rows.Rows {
-		fmt.Fprintf(w, "%s\t%.1f\t%d\t%.2f\t\n", r.Name, r.Rate, r.N, r.Rate/rows.Rows[1].Rate)
-	}
-	return w.Flush()
 }

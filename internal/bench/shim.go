@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,39 +15,27 @@ import (
 	"bailey/internal/localapi"
 )
 
-// shimBenchRow is one line of bench shim.
-type shimBenchRow struct {
-	benchRow
-	OverTool *float64 `json:"over_tool_us,omitempty"` // p50 minus that of tool
-	AtMost   *float64 `json:"at_most_us,omitempty"`   // limit of over_tool_us
-}
-
-type shimBenchRows struct {
-	Rows []shimBenchRow `json:"rows"`
-}
-
 // shimOverTool is the time in microseconds that a shim may take beyond its tool.
 const shimOverTool = 10_000.0
 
 func (a *commands) benchShimVerb() *cobra.Command {
 	var b jailBench
-	cmd := &cobra.Command{
-		Use: "shim", Short: "A tool's own name as a shim, beside the tool", Args: cobra.NoArgs,
+	cmd := a.measureVerb(&cobra.Command{
+		Use: "shim", Short: "A tool's own name as a shim, beside the tool",
 		Long: `Time git status as a shell starts it, from the start of the process to its end, in random turns with a pause before each:
 
   tool     the tool itself
   version  this program's start alone
   shim     the same line through a shim, with a gateway that runs: decided, in a fresh cage, with its receipt
 
-"over tool" is what a way takes beyond the tool, "required" what that may be. All in a home of their own in the user's cache directory.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			times, err := b.measureShim(cmd.Context(), a.Progress("measuring"))
-			if err != nil {
-				return err
-			}
-			return a.printShim(shimRows(times))
-		},
-	}
+A shim may take ten milliseconds beyond its tool. All in a home of their own in the user's cache directory.`,
+	}, func(ctx context.Context, _ []string) ([]Row, error) {
+		times, err := b.measureShim(ctx, a.Progress("measuring"))
+		if err != nil {
+			return nil, err
+		}
+		return shimRows(times), nil
+	})
 	cmd.Flags().IntVarP(&b.turns, "n", "n", 200, "how many of each")
 	return cmd
 }
@@ -114,35 +101,8 @@ func (b *jailBench) measureShim(ctx context.Context,
 	return b.measureWays(ctx, []way{row("tool", git, "status"), row("version", self, "--version"), row("shim", shim, "status")}, tell)
 }
 
-func shimRows(times map[string][]time.Duration) (out shimBenchRows) {
-	var tool float64
-	for _, r := range rowsOf(times, []string{"tool", "version", "shim"}).Rows {
-		r.PerBare = nil
-		row := shimBenchRow{benchRow: r}
-		switch r.Name {
-		case "tool":
-			tool = r.P50
-		case "shim":
-			over, most := r.P50-tool, shimOverTool
-			row.OverTool, row.AtMost = &over, &most
-		}
-		out.Rows = append(out.Rows, row)
-	}
-	return out
-}
-
-func (a *commands) printShim(rows shimBenchRows) error {
-	if a.JSON {
-		return a.Print(rows)
-	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tn\tp50 µs\tp99 µs\tover tool µs\trequired\t")
-	for _, r := range rows.Rows {
-		over, most := "", ""
-		if r.OverTool != nil {
-			over, most = fmt.Sprintf("%.0f", *r.OverTool), fmt.Sprintf("≤ %.0f", *r.AtMost)
-		}
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%s\t%s\t\n", r.Name, r.N, r.P50, r.P99, over, most)
-	}
-	return w.Flush()
+func shimRows(times map[string][]time.Duration) []Row {
+	rows, p50 := timeRows(times, "tool", "tool", "version", "shim")
+	shim := rows[2].comparedTo("tool + 10 ms", p50["shim"], p50["tool"]+shimOverTool, 1)
+	return append(rows, shim)
 }

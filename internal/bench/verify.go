@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,20 +20,6 @@ import (
 	"bailey"
 	"bailey/audit"
 )
-
-// verifyRow is one line of bench verify.
-type verifyRow struct {
-	Name      string  `json:"name"`
-	Entries   int     `json:"entries"`
-	MB        float64 `json:"mb"` // size of the ledger
-	CPU       float64 `json:"cpu_s"`
-	RSS       float64 `json:"rss_mb"` // peak resident memory
-	PerSHA256 float64 `json:"per_sha256"`
-}
-
-type verifyRows struct {
-	Rows []verifyRow `json:"rows"`
-}
 
 func (a *commands) benchVerifyVerb() *cobra.Command {
 	var entries int
@@ -55,7 +40,7 @@ hashed and nothing else; chain, frames, numbers and hashes checked; tree, the ro
 			if err != nil {
 				return err
 			}
-			return a.printVerify(rows)
+			return a.printRows(rows)
 		},
 	}
 	cmd.Flags().IntVar(&entries, "entries", 1_000_000, "how many entries")
@@ -64,7 +49,7 @@ hashed and nothing else; chain, frames, numbers and hashes checked; tree, the ro
 	return cmd
 }
 
-func benchVerify(ctx context.Context, entries int) (rows verifyRows, err error) {
+func benchVerify(ctx context.Context, entries int) (rows []Row, err error) {
 	dir, err := os.MkdirTemp("", "bailey-bench")
 	if err != nil {
 		return rows, err
@@ -80,18 +65,20 @@ func benchVerify(ctx context.Context, entries int) (rows verifyRows, err error) 
 		return rows, err
 	}
 	for _, part := range []string{"sha256", "chain", "tree"} {
-		row := verifyRow{Name: part, Entries: entries, MB: float64(size) / 1e6}
+		var rss float64
 		cmd := exec.CommandContext(ctx, self, "verify", "--part", part, name)
 		out, err := cmd.Output()
 		if err == nil {
-			_, err = fmt.Sscan(string(out), &row.RSS)
+			_, err = fmt.Sscan(string(out), &rss)
 		}
 		if err != nil {
 			return rows, fmt.Errorf("measuring %s: %w", part, err)
 		}
-		row.CPU = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
-		rows.Rows = append(rows.Rows, row)
-		rows.Rows[len(rows.Rows)-1].PerSHA256 = row.CPU / rows.Rows[0].CPU
+		cpu, mb := (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), float64(size)/1e6
+		rows = append(rows, Row{Name: part, N: entries, Rate: mb / cpu,
+			Facts: map[string]float64{"mb": mb, "cpu_s": cpu, "rss_mb": rss}})
+		last := &rows[len(rows)-1]
+		*last = last.comparedTo("sha256", last.Rate, rows[0].Rate, 0)
 	}
 	return rows, nil
 }
@@ -169,16 +156,4 @@ func peakMemory() float64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return float64(m.Sys)
-}
-
-func (a *commands) printVerify(rows verifyRows) error {
-	if a.JSON {
-		return a.Print(rows)
-	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tentries\tMB\tcpu s\trss MB\t× sha256\t")
-	for _, r := range rows.Rows {
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.2f\t%.0f\t%.2f\t\n", r.Name, r.Entries, r.MB, r.CPU, r.RSS, r.PerSHA256)
-	}
-	return w.Flush()
 }

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,135 +21,98 @@ import (
 type tokenFlags struct {
 	agent, expires, overlap string
 	scope                   []string
-	yes                     bool
 }
 
-func (g *tokenFlags) addFlags(cmd *cobra.Command) {
+// tokenVerb makes cmd an operator command that requests a token. If it takes an argument, that is the agent.
+func (a *App) tokenVerb(cmd *cobra.Command, e localapi.Endpoint[apitype.TokenRequest, apitype.IssuedToken],
+	g *tokenFlags) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			g.agent = args[0]
+		}
+		return a.issueToken(cmd.Context(), strings.TrimPrefix(cmd.CommandPath(), "bailey "), e, *g)
+	}
 	f := cmd.Flags()
 	f.StringSliceVar(&g.scope, "scope", nil, "capabilities that it reaches, as git.status or 'git.*'; all without it")
 	f.StringVar(&g.expires, "expires", "30d", "how long it counts, as 12h or 30d; at most 366d")
-	f.BoolVar(&g.yes, "yes", false, "do not ask")
+	return a.OperatorVerb(cmd)
 }
 
 func (a *App) agentVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "agent", Short: "Manage agents that have a name and a token",
-		Long: "Who calls without a token is the agent \"local\". docs/agents.md has more."}
-	cmd.AddCommand(a.agentAddVerb(), a.agentListVerb(), a.agentRotateVerb(), a.agentRemoveVerb())
-	return cmd
+	return GroupVerb("agent", "Manage agents that have a name and a token",
+		"Who calls without a token is the agent \"local\". docs/agents.md has more.",
+		a.agentAddVerb(), a.agentRotateVerb(), a.agentRemoveVerb(),
+		QueryVerb(a, &cobra.Command{Use: "list", Short: "List the agents"}, apitype.ListAgents, nil, printAgents))
 }
 
-const operatorWords = "\n\nAn operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes."
-
 func (a *App) agentAddVerb() *cobra.Command {
-	var g tokenFlags
-	cmd := &cobra.Command{
+	return a.tokenVerb(&cobra.Command{
 		Use: "add NAME", Short: "Add an agent, and print its token", Args: OneArg("an agent"),
-		Long: "Make an agent known by name, with a token that is shown this once. Receipts and rules have the name." +
-			operatorWords,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			g.agent = args[0]
-			return a.issueToken(cmd.Context(), "agent add", apitype.AddAgent, g)
-		},
-	}
-	g.addFlags(cmd)
-	return cmd
+		Long: "Make an agent known by name, with a token that is shown this once. Receipts and rules have the name.",
+	}, apitype.AddAgent, &tokenFlags{})
 }
 
 func (a *App) agentRotateVerb() *cobra.Command {
 	var g tokenFlags
-	cmd := &cobra.Command{
+	cmd := a.tokenVerb(&cobra.Command{
 		Use: "rotate NAME", Short: "Replace the tokens of an agent by a new one", Args: OneArg("an agent"),
-		Long: "Give an agent a new token, which reaches what the one before did unless --scope says otherwise. Those that it has end at once, or\nafter --overlap." + operatorWords,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			g.agent = args[0]
-			return a.issueToken(cmd.Context(), "agent rotate", apitype.RotateAgent, g)
-		},
-	}
-	g.addFlags(cmd)
+		Long: "Give an agent a new token, which reaches what the one before did unless --scope says otherwise. Those that it has end at once, or\nafter --overlap.",
+	}, apitype.RotateAgent, &g)
 	cmd.Flags().StringVar(&g.overlap, "overlap", "0s", "how long the old ones still count, as 24h")
 	return cmd
 }
 
-func (a *App) agentListVerb() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the agents", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Show(cmd.Context(), a, apitype.ListAgents, localapi.None{}, func(l apitype.AgentList) {
-				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-				for _, g := range l.Agents {
-					fmt.Fprintf(w, "%s\tsince %s\n", terminal.TableCell(g.Name), g.At.Format(time.RFC3339))
-				}
-				w.Flush()
-				if len(l.Agents) == 0 {
-					fmt.Fprintln(a.Stdout, "no agent is known by name; bailey agent add NAME makes one known")
-				}
-			})
-		},
+func printAgents(w io.Writer, l apitype.AgentList) {
+	PrintTable(w, "", l.Agents, func(g apitype.Agent) []any {
+		return []any{terminal.TableCell(g.Name), "since " + g.At.Format(time.RFC3339)}
+	})
+	if len(l.Agents) == 0 {
+		fmt.Fprintln(w, "no agent is known by name; bailey agent add NAME makes one known")
 	}
 }
 
 func (a *App) agentRemoveVerb() *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
+	return a.OperatorVerb(&cobra.Command{
 		Use: "remove NAME", Short: "Remove an agent and its tokens", Args: OneArg("an agent"),
-		Long: "Take an agent away. Its tokens end at once, also for connections that are open." + operatorWords,
+		Long: "Take an agent away. Its tokens end at once, also for connections that are open.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out, err := Operate(cmd.Context(), a, "agent remove", apitype.RemoveAgent, apitype.AgentName{Agent: args[0]}, yes,
-				fmt.Sprintf("Take %s away, with its tokens?", terminal.TableCell(args[0])))
+			name := terminal.TableCell(args[0])
+			out, err := Operate(cmd.Context(), a, "agent remove", apitype.RemoveAgent, apitype.AgentName{Agent: args[0]},
+				fmt.Sprintf("Take %s away, with its tokens?", name))
 			if err != nil {
 				return err
 			}
-			if a.JSON {
-				return a.Print(out)
-			}
-			_, err = fmt.Fprintf(a.Stdout, "%s is not known any more, and its tokens have ended\n",
-				terminal.TableCell(args[0]))
-			return err
+			return a.PrintLine(out, "%s is not known any more, and its tokens have ended\n", name)
 		},
-	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	})
 }
 
-func (a *App) tokenVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "token", Short: "Manage the bearer tokens of agents",
-		Long: "A token lets whoever shows it act as an agent, for what its scope has and as long as it counts. docs/agents.md has more."}
-	cmd.AddCommand(a.tokenAddVerb(), a.tokenListVerb(), a.tokenRevokeVerb())
-	return cmd
+func (a *App) tokensVerb() *cobra.Command {
+	return GroupVerb("token", "Manage the bearer tokens of agents",
+		"A token lets whoever shows it act as an agent, for what its scope has and as long as it counts. docs/agents.md has more.",
+		a.tokenAddVerb(), a.tokenRevokeVerb(),
+		QueryVerb(a, &cobra.Command{Use: "list", Short: "List the tokens, and which are valid"}, apitype.ListTokens, nil, printTokens))
 }
 
 func (a *App) tokenAddVerb() *cobra.Command {
 	var g tokenFlags
-	cmd := &cobra.Command{
+	cmd := a.tokenVerb(&cobra.Command{
 		Use: "add", Short: "Create a token, and print it", Args: cobra.NoArgs,
-		Long: "Make a token for an agent, and print it this once: the gateway keeps its hash alone." + operatorWords,
+		Long: "Make a token for an agent, and print it this once: the gateway keeps its hash alone.",
 		Example: `  bailey token add --scope 'git.*' --expires 7d
   bailey token add --agent reviewer`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.issueToken(cmd.Context(), "token add", apitype.AddToken, g)
-		},
-	}
-	g.addFlags(cmd)
+	}, apitype.AddToken, &g)
 	cmd.Flags().StringVar(&g.agent, "agent", apitype.LocalAgent, "whose it is: an agent's `name` (bailey agent list)")
 	return cmd
 }
 
-func (a *App) tokenListVerb() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the tokens, and which are valid", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Show(cmd.Context(), a, apitype.ListTokens, localapi.None{}, func(l apitype.TokenList) {
-				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-				for _, t := range l.Tokens {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", t.ID, terminal.TableCell(t.Agent), tokenState(t, time.Now()),
-						cmp.Or(strings.Join(t.Scope, ","), "all"))
-				}
-				w.Flush()
-				if len(l.Tokens) == 0 {
-					fmt.Fprintln(a.Stdout, "no tokens; bailey token add makes one")
-				}
-			})
-		},
+func printTokens(w io.Writer, l apitype.TokenList) {
+	PrintTable(w, "", l.Tokens, func(t apitype.Token) []any {
+		return []any{t.ID, terminal.TableCell(t.Agent), tokenState(t, time.Now()),
+			cmp.Or(strings.Join(t.Scope, ","), "all")}
+	})
+	if len(l.Tokens) == 0 {
+		fmt.Fprintln(w, "no tokens; bailey token add makes one")
 	}
 }
 
@@ -165,25 +128,18 @@ func tokenState(t apitype.Token, now time.Time) string {
 }
 
 func (a *App) tokenRevokeVerb() *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
+	return a.OperatorVerb(&cobra.Command{
 		Use: "revoke ID", Short: "Revoke a token", Args: OneArg("a token"),
-		Long: "End a token at once, also for connections that are open: their next call is denied." + operatorWords,
+		Long: "End a token at once, also for connections that are open: their next call is denied.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := Operate(cmd.Context(), a, "token revoke", apitype.RevokeToken, apitype.ID{ID: args[0]}, yes,
+			t, err := Operate(cmd.Context(), a, "token revoke", apitype.RevokeToken, apitype.ID{ID: args[0]},
 				fmt.Sprintf("End the token %s?", terminal.TableCell(args[0])))
 			if err != nil {
 				return err
 			}
-			if a.JSON {
-				return a.Print(t)
-			}
-			_, err = fmt.Fprintf(a.Stdout, "%s of %s has ended\n", t.ID, terminal.TableCell(t.Agent))
-			return err
+			return a.PrintLine(t, "%s of %s has ended\n", t.ID, terminal.TableCell(t.Agent))
 		},
-	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	})
 }
 
 // issueToken requests a token and prints it.
@@ -207,7 +163,7 @@ func (a *App) issueToken(ctx context.Context, words string,
 	if len(g.scope) > 0 {
 		reach = strings.Join(g.scope, ", ")
 	}
-	t, err := Operate(ctx, a, words, e, r, g.yes,
+	t, err := Operate(ctx, a, words, e, r,
 		fmt.Sprintf("Make a token for %s, for %s, that counts for %s?", terminal.TableCell(g.agent),
 			terminal.TableCell(reach), terminal.TableCell(g.expires)))
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -115,6 +116,7 @@ type App struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	JSON           bool
+	Yes            bool // an operator command does not ask
 	Local          Local
 	Bare           bool   // the platform has no isolation
 	After          string // the hint if a signal ends the command
@@ -134,7 +136,7 @@ func (a *App) NewRoot(use, short string) *cobra.Command {
 func (a *App) Root() *cobra.Command {
 	root := a.NewRoot("bailey", "The gate between AI agents and everything they could break")
 	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.toolsVerb(), a.serveVerb(), a.sessionVerb(), a.receiptsVerb(),
-		a.policyVerb(), a.budgetVerb(), a.killVerb(), a.resumeVerb(), a.agentVerb(), a.tokenVerb(),
+		a.policyVerb(), a.budgetVerb(), a.killVerb(), a.resumeVerb(), a.agentVerb(), a.tokensVerb(),
 		a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.tuiVerb(), a.judgeVerb(),
 		a.shimVerb(),
 		a.benchVerb(), a.initVerb(), a.packVerb(), a.profileVerb(), a.redactVerb(), a.hooksVerb(), a.sourceVerb(), a.statusVerb(), a.metricsVerb(), a.manVerb())
@@ -185,23 +187,97 @@ func (a *App) Client() (*localapi.Client, error) {
 	})
 }
 
-// Show sends a request to the gateway and prints the answer, as JSON or with inWords.
-func Show[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoint[Request, Answer], r Request,
-	inWords func(Answer)) error {
+// Ask sends a request to the gateway and returns its answer.
+func Ask[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoint[Request, Answer], r Request) (out Answer,
+	err error) {
 	c, err := a.Client()
 	if err != nil {
-		return err
+		return out, err
 	}
-	answer, err := e.Ask(ctx, c, r)
+	return e.Ask(ctx, c, r)
+}
+
+// Show sends a request to the gateway and prints the answer, as JSON or with inWords.
+func Show[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoint[Request, Answer], r Request,
+	inWords func(io.Writer, Answer)) error {
+	answer, err := Ask(ctx, a, e, r)
 	if err != nil {
 		return err
 	}
+	return PrintAnswer(a, answer, inWords)
+}
+
+// PrintAnswer prints v, as JSON or with inWords.
+func PrintAnswer[Answer any](a *App, v Answer, inWords func(io.Writer, Answer)) error {
 	if a.JSON {
-		return a.Print(answer)
+		return a.Print(v)
 	}
-	inWords(answer)
+	inWords(a.Stdout, v)
 	return nil
 }
+
+// PrintLine prints v as JSON, or else the text that format describes.
+func (a *App) PrintLine(v any, format string, args ...any) error {
+	return PrintAnswer(a, v, func(w io.Writer, _ any) { fmt.Fprintf(w, format, args...) })
+}
+
+// ExitUnless returns err or, if the command was carried out but its result is not ok, the exit code.
+func ExitUnless(ok bool, code Exit, err error) error {
+	if err == nil && !ok {
+		return code
+	}
+	return err
+}
+
+// PrintTable prints rows in columns, below the names of the columns, which a tab separates, unless there are none. cells
+// returns the cells of a row, or nil to leave it out. A cell may contain another line, as [CureLine] returns it.
+func PrintTable[Row any](w io.Writer, columns string, rows []Row, cells func(Row) []any) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	defer t.Flush()
+	if columns != "" {
+		fmt.Fprintln(t, columns)
+	}
+	for _, row := range rows {
+		if list := cells(row); list != nil {
+			fmt.Fprintf(t, strings.TrimSuffix(strings.Repeat("%v\t", len(list)), "\t")+"\n", list...)
+		}
+	}
+}
+
+// CureLine returns a line of a table with a cure in the third column, or "" without a cure.
+func CureLine(cure string) string {
+	if cure == "" {
+		return ""
+	}
+	return "\n\t\t→ " + terminal.Shown(cure)
+}
+
+// GroupVerb returns a command that only has subcommands.
+func GroupVerb(use, short, long string, verbs ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long}
+	cmd.AddCommand(verbs...)
+	return cmd
+}
+
+// QueryVerb makes cmd send a request to the gateway and print the answer, as JSON or with inWords. request makes the
+// request of the arguments; if it is nil, there are no arguments, and the request is empty.
+func QueryVerb[Request, Answer any](a *App, cmd *cobra.Command, e localapi.Endpoint[Request, Answer],
+	request func(args []string) (Request, error), inWords func(io.Writer, Answer)) *cobra.Command {
+	if request == nil {
+		cmd.Args, request = cobra.NoArgs, func([]string) (r Request, err error) { return r, nil }
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := request(args)
+		if err != nil {
+			return err
+		}
+		return Show(cmd.Context(), a, e, r, inWords)
+	}
+	return cmd
+}
+
+// OneID is the request about the object that the only argument names.
+func OneID(args []string) (apitype.ID, error) { return apitype.ID{ID: args[0]}, nil }
 
 // Print writes v to Stdout as one line of JSON, with characters that could control a terminal escaped.
 func (a *App) Print(v any) error { return writeJSON(a.Stdout, v) }

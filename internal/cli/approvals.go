@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
@@ -23,37 +23,33 @@ import (
 
 func (a *App) approvalsVerb() *cobra.Command {
 	list := a.approvalsList()
-	cmd := &cobra.Command{
-		Use: "approvals", Args: cobra.NoArgs, RunE: list.RunE, Short: "List and show questions that wait for a person",
-		Long: "List and show the questions that rules ask. A question is answered by bailey approve and bailey deny.",
-	}
-	cmd.AddCommand(list, a.approvalsShow(), a.approvalsServe())
+	cmd := GroupVerb("approvals", "List and show questions that wait for a person",
+		"List and show the questions that rules ask. A question is answered by bailey approve and bailey deny.",
+		list, a.approvalsShow(), a.approvalsServe())
+	cmd.Args, cmd.RunE = cobra.NoArgs, list.RunE
 	return cmd
 }
 
 func (a *App) approvalsList() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the open questions, oldest first", Args: cobra.NoArgs,
+	return QueryVerb(a, &cobra.Command{
+		Use: "list", Short: "List the open questions, oldest first",
 		Long: "List what waits for a person, and what was granted and waits for its call to come back. Questions about the same call\nof several sessions stand together.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Show(cmd.Context(), a, apitype.ListQuestions, apitype.QuestionRequest{},
-				func(l apitype.QuestionList) {
-					if len(l.Approvals) == 0 {
-						fmt.Fprintln(a.Stdout, "no question is open")
-					}
-					w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-					for i, q := range l.Approvals {
-						words := fmt.Sprintf("%s\tby %s\t%s\t%s", terminal.TableCell(string(q.Call)),
-							terminal.TableCell(q.Agent), terminal.TableCell(strings.TrimSpace(q.Inputs)), q.WaitText())
-						if i > 0 && l.Approvals[i-1].Alike == q.Alike {
-							words = "the same\t\t\t" + q.WaitText()
-						}
-						fmt.Fprintf(w, "%s\t%s\tuntil %s\n", q.ID, words, q.Until().Local().Format(time.TimeOnly))
-					}
-					w.Flush()
-				})
-		},
-	}
+	}, apitype.ListQuestions, nil, func(w io.Writer, l apitype.QuestionList) {
+		if len(l.Approvals) == 0 {
+			fmt.Fprintln(w, "no question is open")
+		}
+		last := ""
+		PrintTable(w, "", l.Approvals, func(q apitype.OpenQuestion) []any {
+			same := q.Alike == last && q.ID != l.Approvals[0].ID
+			last = q.Alike
+			end := "until " + q.Until().Local().Format(time.TimeOnly)
+			if same {
+				return []any{q.ID, "the same", "", "", q.WaitText(), end}
+			}
+			return []any{q.ID, terminal.TableCell(string(q.Call)), "by " + terminal.TableCell(q.Agent),
+				terminal.TableCell(strings.TrimSpace(q.Inputs)), q.WaitText(), end}
+		})
+	})
 }
 
 func (a *App) approvalsShow() *cobra.Command {
@@ -73,17 +69,14 @@ With --text it prints the text alone, byte for byte, which is what is signed:
 				return err
 			}
 			q, err := questionOf(cmd.Context(), c, args[0])
-			switch {
-			case err != nil:
-				return err
-			case a.JSON:
-				return a.Print(q)
-			case plain:
-				_, err = a.Stdout.Write([]byte(q.Text))
+			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprint(a.Stdout, q.Summary())
-			return err
+			text := q.Summary()
+			if plain {
+				text = q.Text
+			}
+			return a.PrintLine(q, "%s", text)
 		},
 	}
 	cmd.Flags().BoolVar(&plain, "text", false, "the text alone, as it is signed")
@@ -117,7 +110,6 @@ type answerResult struct {
 type answerFlags struct {
 	key, signature string
 	long           string // how long the grant is valid; "" for one call
-	yes            bool
 }
 
 func (a *App) approveVerb() *cobra.Command {
@@ -131,9 +123,7 @@ Once settings.yaml names approvers the answer has to be signed by one of them: w
 with --signature elsewhere, over what bailey approvals show ID --text prints.
 
 With --for the grant stands: so long the rules that ask let the same capability of the same agent through, whatever its
-arguments. What is signed then is the grant's own text. bailey grants lists and revokes what stands.
-
-An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+arguments. What is signed then is the grant's own text. bailey grants lists and revokes what stands.`,
 		Example: "  bailey approve a-… --key ~/.ssh/id_ed25519_sk\n  bailey approve a-… --for 1h",
 		Args:    someArgs("a question: bailey approvals list"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -156,16 +146,11 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 	f.StringVar(&how.key, "key", "", "sign with this SSH key, a `file`")
 	f.StringVar(&how.signature, "signature", "", "a detached SSH signature of the text, a `file`")
 	f.StringVar(&how.long, "for", "", "let the grant stand for this `long`, as in 1h30m; at most a day")
-	f.BoolVar(&how.yes, "yes", false, "do not ask")
-	return cmd
+	return a.OperatorVerb(cmd)
 }
 
 func (a *App) approveQuestion(ctx context.Context, id string, how answerFlags) error {
-	op, err := a.Operator("approve", how.yes)
-	if err != nil {
-		return err
-	}
-	c, err := a.Client()
+	op, c, err := a.OperatorClient("approve")
 	if err != nil {
 		return err
 	}
@@ -177,16 +162,12 @@ func (a *App) approveQuestion(ctx context.Context, id string, how answerFlags) e
 		return bailey.NotFound.Errorf("bailey approvals list shows those that are",
 			"no question %q is open: %s", id, terminal.CutLine(q.Ended))
 	}
-	if !how.yes || !a.JSON {
-		fmt.Fprint(a.Dialog(), q.Summary())
-	}
+	a.Explain(q.Summary())
 	if how.long != "" {
 		return a.approveFor(ctx, c, op, q, how)
 	}
-	if !how.yes {
-		if err := a.Confirm(ctx, "Grant this?"); err != nil {
-			return err
-		}
+	if err := a.Confirm(ctx, "Grant this?"); err != nil {
+		return err
 	}
 	approval := apitype.QuestionApproval{ID: q.ID, Digest: q.Digest}
 	if approval.Signature, err = how.signatureOf(ctx, q.Text); err != nil {
@@ -212,23 +193,22 @@ func (h answerFlags) signatureOf(ctx context.Context, text string) (string, erro
 
 // printAnswer prints the result of an answer.
 func (a *App) printAnswer(out answerResult) error {
-	if out.OK = true; a.JSON {
-		return a.Print(out)
-	}
-	var err error
+	out.OK = true
+	return a.PrintLine(out, "%s\n", out.text())
+}
+
+// text describes the result of an answer.
+func (out answerResult) text() string {
 	switch {
 	case out.Granted && out.waited:
-		_, err = fmt.Fprintln(a.Stdout, "granted: the policy of now decides, and the call goes on")
+		return "granted: the policy of now decides, and the call goes on"
 	case out.Granted:
-		_, err = fmt.Fprintln(a.Stdout,
-			"granted: nobody waits for it now, and the same call runs once when it comes again")
+		return "granted: nobody waits for it now, and the same call runs once when it comes again"
 	case out.Settled:
-		_, err = fmt.Fprintln(a.Stdout, "denied")
-	default:
-		_, err = fmt.Fprintf(a.Stdout, "recorded: %d of %s, by %s\n", len(out.Names),
-			apitype.Counts(out.Count, "answer"), terminal.Shown(strings.Join(out.Names, ", ")))
+		return "denied"
 	}
-	return err
+	return fmt.Sprintf("recorded: %d of %s, by %s", len(out.Names), apitype.Counts(out.Count, "answer"),
+		terminal.Shown(strings.Join(out.Names, ", ")))
 }
 
 // signAnswer runs ssh-keygen to sign text. It asks for the passphrase or the touch on the operator's terminal.
@@ -278,31 +258,24 @@ taken back. Everybody may. The reason is told to the agent, and stands in the le
 
 func (a *App) grantsVerb() *cobra.Command {
 	list := a.grantsList()
-	cmd := &cobra.Command{
-		Use: "grants", Args: cobra.NoArgs, RunE: list.RunE, Short: "Manage grants that last for some time",
-		Long: "List and revoke grants that stand. One is given by bailey approve ID --for.",
-	}
-	cmd.AddCommand(list, a.grantsRevoke())
+	cmd := GroupVerb("grants", "Manage grants that last for some time",
+		"List and revoke grants that stand. One is given by bailey approve ID --for.", list, a.grantsRevoke())
+	cmd.Args, cmd.RunE = cobra.NoArgs, list.RunE
 	return cmd
 }
 
 func (a *App) grantsList() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the grants, oldest first", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Show(cmd.Context(), a, apitype.ListGrants, localapi.None{}, func(l apitype.GrantList) {
-				if len(l.Grants) == 0 {
-					fmt.Fprintln(a.Stdout, "no grant stands")
-				}
-				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-				for _, g := range l.Grants {
-					fmt.Fprintf(w, "%s\t%s\tof %s\t%s\tby %s (%s)\tuntil %s\n", g.ID,
-						terminal.TableCell(string(g.Capability)), terminal.TableCell(g.Agent), terminal.TableCell(askingRules(g.Rules)), terminal.TableCell(g.By), g.Level, g.Until.Local().Format(time.DateTime))
-				}
-				w.Flush()
-			})
-		},
-	}
+	cmd := &cobra.Command{Use: "list", Short: "List the grants, oldest first"}
+	return QueryVerb(a, cmd, apitype.ListGrants, nil, func(w io.Writer, l apitype.GrantList) {
+		if len(l.Grants) == 0 {
+			fmt.Fprintln(w, "no grant stands")
+		}
+		PrintTable(w, "", l.Grants, func(g apitype.StandingGrant) []any {
+			return []any{g.ID, terminal.TableCell(string(g.Capability)), "of " + terminal.TableCell(g.Agent),
+				terminal.TableCell(askingRules(g.Rules)), fmt.Sprintf("by %s (%s)", terminal.TableCell(g.By), g.Level),
+				"until " + g.Until.Local().Format(time.DateTime)}
+		})
+	})
 }
 
 func askingRules(rules []bailey.Rule) string {
@@ -314,17 +287,12 @@ func askingRules(rules []bailey.Rule) string {
 }
 
 func (a *App) grantsRevoke() *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
+	return a.OperatorVerb(&cobra.Command{
 		Use: "revoke ID…", Short: "Revoke a grant",
-		Long: "End a grant: the next call that its rules ask about is asked about, and so is one that it let through and that did not run yet.\n\nAn operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.",
+		Long: "End a grant: the next call that its rules ask about is asked about, and so is one that it let through and that did not run yet.",
 		Args: someArgs("a grant: bailey grants list"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			op, err := a.Operator("grants", yes)
-			if err != nil {
-				return err
-			}
-			c, err := a.Client()
+			op, c, err := a.OperatorClient("grants")
 			if err != nil {
 				return err
 			}
@@ -336,14 +304,9 @@ func (a *App) grantsRevoke() *cobra.Command {
 					fmt.Fprintf(a.Stdout, "revoked %s\n", terminal.CutLine(id))
 				}
 			}
-			if a.JSON {
-				return a.Print(map[string]any{"ok": true, "revoked": args})
-			}
-			return nil
+			return a.PrintLine(map[string]any{"ok": true, "revoked": args}, "")
 		},
-	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	})
 }
 
 // approveFor gives a standing grant. The question that was shown is its first use.
@@ -362,15 +325,12 @@ func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Op
 		return bailey.Denied.Wrap(err, "the gateway drafted another grant than was asked for",
 			"do not give it; bailey gateway stop")
 	}
-	if !how.yes || !a.JSON {
-		fmt.Fprintf(a.Dialog(),
-			"\nThe grant would let every %s of %s through that %s asks about, whatever its arguments, until %s.\n",
-			terminal.Shown(string(g.Capability)), terminal.Shown(g.Principal.Agent), askingRules(g.Rules), g.Until.Local().Format(time.DateTime))
-	}
-	if !how.yes {
-		if err := a.Confirm(ctx, "Let it stand?"); err != nil {
-			return err
-		}
+	a.Explain(fmt.Sprintf(
+		"\nThe grant would let every %s of %s through that %s asks about, whatever its arguments, until %s.\n",
+		terminal.Shown(string(g.Capability)), terminal.Shown(g.Principal.Agent), askingRules(g.Rules),
+		g.Until.Local().Format(time.DateTime)))
+	if err := a.Confirm(ctx, "Let it stand?"); err != nil {
+		return err
 	}
 	signature, err := how.signatureOf(ctx, d.Text)
 	if err != nil {
@@ -381,10 +341,6 @@ func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Op
 	if err != nil {
 		return err
 	}
-	if a.JSON {
-		return a.Print(out)
-	}
-	_, err = fmt.Fprintf(a.Stdout, "granted until %s: bailey grants revoke %s ends it before\n",
+	return a.PrintLine(out, "granted until %s: bailey grants revoke %s ends it before\n",
 		out.Until.Local().Format(time.DateTime), out.ID)
-	return err
 }

@@ -271,7 +271,6 @@ func checkJSONKeys(body []byte, keys ...string) error {
 type answersConfig struct {
 	httpFlags
 	at, token string
-	yes       bool
 }
 
 func (a *App) approvalsServe() *cobra.Command {
@@ -283,9 +282,7 @@ approver of settings.yaml: an unsigned one is refused, whatever the rules want. 
 
 Whoever asks shows the token of --token-file, which is made where there is none. It listens on this machine alone unless
 there is a certificate; then --host says by which names it is reached. A page of another origin gets nothing unless
---origin names it.
-
-An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+--origin names it.`,
 		Example: "  bailey approvals serve --listen 127.0.0.1:7443 --token-file ~/.bailey-token",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.serveAnswers(cmd.Context(), d) },
@@ -294,12 +291,11 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 	f.StringVar(&d.at, "listen", "127.0.0.1:0", "the `address` and port")
 	f.StringVar(&d.token, "token-file", "", "a `file` with the token, 0600")
 	d.addFlags(cmd)
-	f.BoolVar(&d.yes, "yes", false, "do not ask")
-	return cmd
+	return a.OperatorVerb(cmd)
 }
 
 func (a *App) serveAnswers(ctx context.Context, d answersConfig) error {
-	op, err := a.Operator("approvals serve", d.yes)
+	op, err := a.Operator("approvals serve")
 	if err != nil {
 		return err
 	}
@@ -317,10 +313,8 @@ func (a *App) serveAnswers(ctx context.Context, d answersConfig) error {
 	if err != nil {
 		return err
 	}
-	if !d.yes {
-		if err := a.Confirm(ctx, fmt.Sprintf("Take signed answers at %s?", terminal.Shown(d.at))); err != nil {
-			return err
-		}
+	if err := a.Confirm(ctx, fmt.Sprintf("Take signed answers at %s?", terminal.Shown(d.at))); err != nil {
+		return err
 	}
 	l, err := d.openListener(d.at)
 	if err != nil {
@@ -382,12 +376,7 @@ func makeToken(name string) (string, error) {
 	var b [32]byte
 	rand.Read(b[:]) // never fails (crypto/rand)
 	token := hex.EncodeToString(b[:])
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err == nil {
-		_, err = f.WriteString(token + "\n")
-		err = errors.Join(err, f.Close())
-	}
-	if err != nil {
+	if err := safefile.Create(name, []byte(token+"\n"), 0o600); err != nil {
 		return "", bailey.Unavailable.Wrap(err, "the token's file "+terminal.Shown(name)+" cannot be made",
 			"name a file in a directory that you may write")
 	}

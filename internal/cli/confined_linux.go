@@ -25,6 +25,10 @@ func EscapeChecks() []func(ctx context.Context, dir string) apitype.Trial {
 		tryWrite}
 }
 
+func newTrial(held bool, name, tried string) apitype.Trial {
+	return apitype.Trial{Name: name, Held: held, Tried: tried}
+}
+
 // tryNetwork asks for a route to documentation addresses, which belong to no host (RFC 5737, RFC 3849). It sends
 // nothing.
 func tryNetwork(context.Context, string) apitype.Trial {
@@ -33,16 +37,14 @@ func tryNetwork(context.Context, string) apitype.Trial {
 		c, err := net.Dial("udp", to)
 		if err == nil {
 			c.Close()
-			return apitype.Trial{Name: "network", Held: false,
-				Tried: "asked for a route to " + to + ": there is one past the proxy"}
+			return newTrial(false, "network", "asked for a route to "+to+": there is one past the proxy")
 		}
 		if !errors.Is(err, syscall.ENETUNREACH) && !errors.Is(err, syscall.EHOSTUNREACH) && !refusedBy(err) {
-			return apitype.Trial{Name: "network", Held: false,
-				Tried: fmt.Sprintf("asked for a route to %s: %v, which proves nothing", to, err)}
+			return newTrial(false, "network", fmt.Sprintf("asked for a route to %s: %v, which proves nothing", to, err))
 		}
 		last = err
 	}
-	return apitype.Trial{Name: "network", Held: true, Tried: fmt.Sprintf("asked for a route to the outside: %v", last)}
+	return newTrial(true, "network", fmt.Sprintf("asked for a route to the outside: %v", last))
 }
 
 // refusedBy reports whether err is a refusal. Other errors have causes that prove nothing.
@@ -71,15 +73,13 @@ func tryGateway(context.Context, string) apitype.Trial {
 	for _, home := range list {
 		if c, err := net.Dial("unix", home.Socket()); err == nil {
 			c.Close()
-			return apitype.Trial{Name: "gateway", Held: false,
-				Tried: "connected to " + home.Socket() + ": it takes operator verbs"}
+			return newTrial(false, "gateway", "connected to "+home.Socket()+": it takes operator verbs")
 		}
 		if what := describeAccess(string(home)); what != "" {
-			return apitype.Trial{Name: "gateway", Held: false, Tried: what}
+			return newTrial(false, "gateway", what)
 		}
 	}
-	return apitype.Trial{Name: "gateway", Held: true,
-		Tried: fmt.Sprintf("looked for Bailey's home in %d places: none can be opened", len(list))}
+	return newTrial(true, "gateway", fmt.Sprintf("looked for Bailey's home in %d places: none can be opened", len(list)))
 }
 
 // trySecrets opens paths that every cage hides: keys, tokens, and the sockets of agents and daemons.
@@ -91,11 +91,10 @@ func trySecrets(context.Context, string) apitype.Trial {
 	masks := workspace.Masks(string(home), wallHomes())
 	for _, path := range masks {
 		if what := describeAccess(path); what != "" {
-			return apitype.Trial{Name: "secrets", Held: false, Tried: what}
+			return newTrial(false, "secrets", what)
 		}
 	}
-	return apitype.Trial{Name: "secrets", Held: true,
-		Tried: fmt.Sprintf("opened %d places of keys and of daemons' sockets: nothing is there", len(masks))}
+	return newTrial(true, "secrets", fmt.Sprintf("opened %d places of keys and of daemons' sockets: nothing is there", len(masks)))
 }
 
 // describeAccess describes a successful access at path, or returns "". An empty directory does not count: it may be a mask.
@@ -138,12 +137,12 @@ func tryNamespace(context.Context, string) apitype.Trial {
 // proves nothing.
 func tryStart(name, what string, attr *syscall.SysProcAttr) apitype.Trial {
 	if err := startChild(nil); err != nil {
-		return apitype.Trial{Name: name, Held: false, Tried: fmt.Sprintf("started no child to try it with: %v", err)}
+		return newTrial(false, name, fmt.Sprintf("started no child to try it with: %v", err))
 	}
 	if err := startChild(attr); err != nil {
-		return apitype.Trial{Name: name, Held: refusedBy(err), Tried: fmt.Sprintf("tried to %s: %v", what, err)}
+		return newTrial(refusedBy(err), name, fmt.Sprintf("tried to %s: %v", what, err))
 	}
-	return apitype.Trial{Name: name, Held: false, Tried: "tried to " + what + ", and could"}
+	return newTrial(false, name, "tried to "+what+", and could")
 }
 
 // startChild starts a program that certainly exists and kills it at once.
@@ -178,16 +177,14 @@ func tryWrite(_ context.Context, dir string) apitype.Trial {
 		if err == nil {
 			os.Remove(f.Name())
 			f.Close()
-			return apitype.Trial{Name: "write", Held: false, Tried: "made a file in " + place}
+			return newTrial(false, "write", "made a file in "+place)
 		}
 		if !refusedBy(err) {
-			return apitype.Trial{Name: "write", Held: false,
-				Tried: fmt.Sprintf("tried to make a file in %s: %v, which proves nothing", place, err)}
+			return newTrial(false, "write", fmt.Sprintf("tried to make a file in %s: %v, which proves nothing", place, err))
 		}
 	}
-	return apitype.Trial{Name: "write", Held: true,
-		Tried: fmt.Sprintf("tried to make a file in %d directories outside of the project: none can be written",
-			len(places))}
+	return newTrial(true, "write", fmt.Sprintf("tried to make a file in %d directories outside of the project: none can be written",
+		len(places)))
 }
 
 // topOf returns the nearest parent directory of dir that contains .git, or dir.

@@ -53,37 +53,27 @@ type exportFormat struct {
 
 // exportFormats returns the export formats by name.
 func exportFormats() map[string]exportFormat {
-	nothing := func(io.Writer) error { return nil }
-	return map[string]exportFormat{
-		"jsonl": {
-			begin:  func(io.Writer, string, uint64) error { return nil },
-			record: func(w io.Writer, _ bool, r exportRecord) error { return writeJSON(w, r) },
-			end:    nothing,
-		},
-		"json": {
-			begin: func(w io.Writer, origin string, size uint64) error {
-				_, err := fmt.Fprintf(w, "{\"origin\":%q,\"size\":%d,\"receipts\":[\n", origin, size)
-				return err
-			},
-			record: func(w io.Writer, first bool, r exportRecord) error {
-				if !first {
-					io.WriteString(w, ",")
-				}
-				return writeJSON(w, r)
-			},
-			end: func(w io.Writer) error { _, err := io.WriteString(w, "]}\n"); return err },
-		},
-		"csv": {
-			begin:  func(w io.Writer, _ string, _ uint64) error { return writeCSV(w, csvHeader()) },
-			record: func(w io.Writer, _ bool, r exportRecord) error { return writeCSV(w, csvCells(r)) },
-			end:    nothing,
-		},
-		"ocsf": {
-			begin:  func(io.Writer, string, uint64) error { return nil },
-			record: func(w io.Writer, _ bool, r exportRecord) error { return writeJSON(w, newOCSF(r)) },
-			end:    nothing,
-		},
+	lines := exportFormat{
+		begin:  func(io.Writer, string, uint64) error { return nil },
+		record: func(w io.Writer, _ bool, r exportRecord) error { return writeJSON(w, r) },
+		end:    func(io.Writer) error { return nil },
 	}
+	table, events, document := lines, lines, lines
+	table.begin = func(w io.Writer, _ string, _ uint64) error { return writeCSV(w, csvHeader()) }
+	table.record = func(w io.Writer, _ bool, r exportRecord) error { return writeCSV(w, csvCells(r)) }
+	events.record = func(w io.Writer, _ bool, r exportRecord) error { return writeJSON(w, newOCSF(r)) }
+	document.begin = func(w io.Writer, origin string, size uint64) error {
+		_, err := fmt.Fprintf(w, "{\"origin\":%q,\"size\":%d,\"receipts\":[\n", origin, size)
+		return err
+	}
+	document.record = func(w io.Writer, first bool, r exportRecord) error {
+		if !first {
+			io.WriteString(w, ",")
+		}
+		return writeJSON(w, r)
+	}
+	document.end = func(w io.Writer) error { _, err := io.WriteString(w, "]}\n"); return err }
+	return map[string]exportFormat{"jsonl": lines, "json": document, "csv": table, "ocsf": events}
 }
 
 func formatNames() []string { return []string{"jsonl", "json", "csv", "ocsf"} }
@@ -281,97 +271,79 @@ const (
 	ocsfOther       = 99
 )
 
-// ocsf is a receipt as an API Activity event. Fields that the class does not have are in Unmapped.
+// ocsf is a receipt as an API Activity event. Unmapped has what the class does not have: the position of the receipt in the
+// ledger, and the receipt itself.
 type ocsf struct {
-	ActivityID   int          `json:"activity_id"`
-	ActivityName string       `json:"activity_name"`
-	CategoryUID  int          `json:"category_uid"`
-	CategoryName string       `json:"category_name"`
-	ClassUID     int          `json:"class_uid"`
-	ClassName    string       `json:"class_name"`
-	TypeUID      int          `json:"type_uid"`
-	TypeName     string       `json:"type_name"`
-	SeverityID   int          `json:"severity_id"`
-	StatusID     int          `json:"status_id"`
-	Status       string       `json:"status"`
-	StatusDetail string       `json:"status_detail,omitempty"`
-	Time         int64        `json:"time"` // milliseconds since 1970, like all OCSF times
-	StartTime    int64        `json:"start_time"`
-	EndTime      int64        `json:"end_time,omitempty"`
-	Duration     *int64       `json:"duration,omitempty"`
-	Message      string       `json:"message"`
-	Metadata     ocsfMetadata `json:"metadata"`
-	Actor        ocsfActor    `json:"actor"`
-	API          ocsfAPI      `json:"api"`
-	SrcEndpoint  ocsfEndpoint `json:"src_endpoint"`
-	Unmapped     ocsfUnmapped `json:"unmapped"`
-}
-
-type ocsfMetadata struct {
-	Version      string      `json:"version"`
-	Product      ocsfProduct `json:"product"`
-	UID          string      `json:"uid"`
-	LogName      string      `json:"log_name"`
-	Sequence     uint64      `json:"sequence"`
-	OriginalTime string      `json:"original_time"`
-}
-
-type ocsfProduct struct {
-	Name       string `json:"name"`
-	VendorName string `json:"vendor_name"`
-	Version    string `json:"version"`
-}
-
-type ocsfActor struct {
-	AppName string      `json:"app_name"` // the agent
-	User    *ocsfUser   `json:"user,omitempty"`
-	Session ocsfSession `json:"session"`
+	ActivityID   int    `json:"activity_id"`
+	ActivityName string `json:"activity_name"`
+	CategoryUID  int    `json:"category_uid"`
+	CategoryName string `json:"category_name"`
+	ClassUID     int    `json:"class_uid"`
+	ClassName    string `json:"class_name"`
+	TypeUID      int    `json:"type_uid"`
+	TypeName     string `json:"type_name"`
+	SeverityID   int    `json:"severity_id"`
+	StatusID     int    `json:"status_id"`
+	Status       string `json:"status"`
+	StatusDetail string `json:"status_detail,omitempty"`
+	Time         int64  `json:"time"` // milliseconds since 1970, like all OCSF times
+	StartTime    int64  `json:"start_time"`
+	EndTime      int64  `json:"end_time,omitempty"`
+	Duration     *int64 `json:"duration,omitempty"`
+	Message      string `json:"message"`
+	Metadata     struct {
+		Version string `json:"version"`
+		Product struct {
+			Name       string `json:"name"`
+			VendorName string `json:"vendor_name"`
+			Version    string `json:"version"`
+		} `json:"product"`
+		UID          string `json:"uid"`
+		LogName      string `json:"log_name"`
+		Sequence     uint64 `json:"sequence"`
+		OriginalTime string `json:"original_time"`
+	} `json:"metadata"`
+	Actor struct {
+		AppName string    `json:"app_name"` // the agent
+		User    *ocsfUser `json:"user,omitempty"`
+		Session struct {
+			UID string `json:"uid"`
+		} `json:"session"`
+	} `json:"actor"`
+	API struct {
+		Operation string `json:"operation"`
+		Request   struct {
+			UID  string          `json:"uid"`
+			Data json.RawMessage `json:"data,omitempty"`
+		} `json:"request"`
+		Response *ocsfResponse `json:"response,omitempty"`
+	} `json:"api"`
+	SrcEndpoint struct {
+		Hostname string `json:"hostname,omitempty"`
+		Name     string `json:"name"` // the interface of the call
+	} `json:"src_endpoint"`
+	Unmapped struct {
+		Ledger struct {
+			Origin      string  `json:"origin"`
+			Size        uint64  `json:"size"`
+			Seq         uint64  `json:"seq"`
+			Hash        string  `json:"hash"`
+			OutcomeSeq  *uint64 `json:"outcome_seq"`
+			OutcomeHash *string `json:"outcome_hash"`
+		} `json:"ledger"`
+		Intent  bailey.Intent   `json:"intent"`
+		Outcome *bailey.Outcome `json:"outcome"`
+	} `json:"unmapped"`
 }
 
 type ocsfUser struct {
 	Name string `json:"name"`
 }
 
-type ocsfSession struct {
-	UID string `json:"uid"`
-}
-
-type ocsfAPI struct {
-	Operation string        `json:"operation"`
-	Request   ocsfRequest   `json:"request"`
-	Response  *ocsfResponse `json:"response,omitempty"`
-}
-
-type ocsfRequest struct {
-	UID  string          `json:"uid"`
-	Data json.RawMessage `json:"data,omitempty"`
-}
-
 type ocsfResponse struct {
 	Code    *int   `json:"code,omitempty"`
 	Error   string `json:"error,omitempty"`
 	Message string `json:"message,omitempty"`
-}
-
-type ocsfEndpoint struct {
-	Hostname string `json:"hostname,omitempty"`
-	Name     string `json:"name"` // the interface of the call
-}
-
-// ocsfUnmapped is the position of the receipt in the ledger, and the receipt itself.
-type ocsfUnmapped struct {
-	Ledger  ocsfLedger      `json:"ledger"`
-	Intent  bailey.Intent   `json:"intent"`
-	Outcome *bailey.Outcome `json:"outcome"`
-}
-
-type ocsfLedger struct {
-	Origin      string  `json:"origin"`
-	Size        uint64  `json:"size"`
-	Seq         uint64  `json:"seq"`
-	Hash        string  `json:"hash"`
-	OutcomeSeq  *uint64 `json:"outcome_seq"`
-	OutcomeHash *string `json:"outcome_hash"`
 }
 
 func newOCSF(r exportRecord) ocsf {
@@ -382,23 +354,23 @@ func newOCSF(r exportRecord) ocsf {
 		TypeName: "API Activity: Other",
 		Status:   string(r.Status), Time: in.StartedAt.UnixMilli(), StartTime: in.StartedAt.UnixMilli(),
 		Message: string(in.Capability) + ": " + string(r.Status) + apitype.DryRun(in.DryRun),
-		Metadata: ocsfMetadata{Version: ocsfVersion, Product: ocsfProduct{"Bailey", "Bailey", apitype.Version},
-			UID:     string(r.Receipt),
-			LogName: "ledger", Sequence: r.Seq, OriginalTime: csvCell(in.StartedAt)},
-		Actor: ocsfActor{AppName: in.Agent, Session: ocsfSession{string(in.Session)}},
-		API: ocsfAPI{Operation: string(in.Capability),
-			Request: ocsfRequest{UID: string(r.Receipt), Data: in.Input}},
-		SrcEndpoint: ocsfEndpoint{Hostname: in.Host, Name: in.Door},
-		Unmapped: ocsfUnmapped{ocsfLedger{r.Origin, r.Size, r.Seq, r.Hash.String(), r.OutcomeSeq, nil}, in,
-			r.Outcome},
 	}
+	m, l := &e.Metadata, &e.Unmapped.Ledger
+	m.Version, m.UID, m.LogName, m.Sequence = ocsfVersion, string(r.Receipt), "ledger", r.Seq
+	m.OriginalTime = csvCell(in.StartedAt)
+	m.Product.Name, m.Product.VendorName, m.Product.Version = "Bailey", "Bailey", apitype.Version
+	e.Actor.AppName, e.Actor.Session.UID = in.Agent, string(in.Session)
+	e.API.Operation, e.API.Request.UID, e.API.Request.Data = string(in.Capability), string(r.Receipt), in.Input
+	e.SrcEndpoint.Hostname, e.SrcEndpoint.Name = in.Host, in.Door
+	l.Origin, l.Size, l.Seq, l.Hash, l.OutcomeSeq = r.Origin, r.Size, r.Seq, r.Hash.String(), r.OutcomeSeq
+	e.Unmapped.Intent, e.Unmapped.Outcome = in, r.Outcome
 	e.StatusID, e.SeverityID = ocsfStatus(r.Status)
 	if in.Person != "" {
 		e.Actor.User = &ocsfUser{in.Person}
 	}
 	if o := r.Outcome; o != nil {
 		took, hash := o.EndedAt.Sub(in.StartedAt).Milliseconds(), r.OutcomeHash.String()
-		e.EndTime, e.Duration, e.StatusDetail, e.Unmapped.Ledger.OutcomeHash = o.EndedAt.UnixMilli(), &took, o.Reason, &hash
+		e.EndTime, e.Duration, e.StatusDetail, l.OutcomeHash = o.EndedAt.UnixMilli(), &took, o.Reason, &hash
 		e.API.Response = &ocsfResponse{Code: o.ExitCode, Message: o.Reason}
 		if r.Status != bailey.OK {
 			e.API.Response.Error = string(r.Status)

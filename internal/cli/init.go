@@ -27,11 +27,11 @@ type initRun struct {
 	op     localapi.Operator
 	report initReport
 
-	dir, scope       string // scope is "" if the flag is not given
-	named            bool   // dir was given as an argument
-	yes, apply, undo bool
-	chosen           map[string]*bool // flags of the clients, by id
-	clients          []agentClient    // chosen clients
+	dir, scope  string // scope is "" if the flag is not given
+	named       bool   // dir was given as an argument
+	apply, undo bool
+	chosen      map[string]*bool // flags of the clients, by id
+	clients     []agentClient    // chosen clients
 }
 
 // initReport is the JSON report.
@@ -78,16 +78,11 @@ With --claude-code it also connects Claude Code: the MCP server in the project's
 Codex's own, it is the user's file, and then without a workspace unless DIR is given. --undo takes exactly that
 configuration away again; workspaces stay.
 
-With --apply it puts a settings.yaml to use that was changed by hand.
-
-An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+With --apply it puts a settings.yaml to use that was changed by hand.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return i.runInit(cmd.Context(), args)
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return i.runInit(cmd.Context(), args) },
 	}
 	f := cmd.Flags()
-	f.BoolVar(&i.yes, "yes", false, "do not ask")
 	f.BoolVar(&i.apply, "apply", false, "apply a settings.yaml that was changed by hand")
 	i.chosen = map[string]*bool{}
 	for _, c := range agentClients() {
@@ -95,17 +90,14 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 	}
 	f.BoolVar(&i.undo, "undo", false, "with a client: remove what init wrote")
 	f.StringVar(&i.scope, "scope", "", "with a client: `project or user`")
-	return cmd
+	return a.OperatorVerb(cmd)
 }
 
 func (i *initRun) runInit(ctx context.Context, args []string) (err error) {
 	if err := i.parseArgs(args); err != nil {
 		return err
 	}
-	if i.op, err = i.Operator("init", i.yes); err != nil {
-		return err
-	}
-	if i.client, err = i.App.Client(); err != nil {
+	if i.op, i.client, err = i.OperatorClient("init"); err != nil {
 		return err
 	}
 	for range 100 { // another init may change the file after it was shown
@@ -166,15 +158,11 @@ func (i *initRun) applyOnce(ctx context.Context) error {
 	if err != nil || len(changes) == 0 {
 		return err
 	}
-	if !i.yes || !i.JSON {
-		for _, c := range changes {
-			fmt.Fprintf(i.Dialog(), "%s: %s\n%s", terminal.CutLine(c.file), c.note, c.diff)
-		}
+	for _, c := range changes {
+		i.Explain(fmt.Sprintf("%s: %s\n%s", terminal.CutLine(c.file), c.note, c.diff))
 	}
-	if !i.yes {
-		if err := i.Confirm(ctx, "Write this?"); err != nil {
-			return err
-		}
+	if err := i.Confirm(ctx, "Write this?"); err != nil {
+		return err
 	}
 	for _, c := range changes {
 		if err := c.make(ctx); err != nil {
@@ -279,7 +267,8 @@ func (i *initRun) planApply(ctx context.Context) (*fileChange, error) {
 	diff := terminal.Diff(sortedLines(st.Applied.Workspaces), sortedLines(st.Workspaces)) +
 		terminal.Diff(ruleLines(st.Applied.Redaction), ruleLines(st.Redaction)) +
 		describeLoosened(st.Applied.Redaction, st.Redaction) +
-		signerChange(st.Applied.Signers, st.Signers) + approverChange(st.Applied.Approvers, st.Approvers) +
+		linesChange(st.Applied.Signers, st.Signers, signerLine, "a policy needs no signature any more") +
+		linesChange(st.Applied.Approvers, st.Approvers, approverLine, "an answer needs no signature any more") +
 		brokerChange(st.Applied.Broker, st.Broker) + notifyChange(st.Applied.Notify, st.Notify) +
 		networkChange(st.Applied.Network, st.Network) + agentsChange(st.Applied.Agents, st.Agents)
 	return &fileChange{file: st.File, note: note, diff: diff,

@@ -52,11 +52,7 @@ They are made from what --help prints, and have no date: the same program writes
 				pages = append(pages, name)
 			}
 			slices.Sort(pages)
-			if a.JSON {
-				return a.Print(map[string]any{"ok": true, "dir": dir, "pages": pages})
-			}
-			fmt.Fprintf(a.Stdout, "%d pages in %s\n", len(pages), dir)
-			return nil
+			return a.PrintLine(map[string]any{"ok": true, "dir": dir, "pages": pages}, "%d pages in %s\n", len(pages), dir)
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "write all pages into `DIR`")

@@ -1,82 +1,61 @@
 package cli
 
 import (
-	"context"
-	"fmt"
+	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"bailey"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/notify"
 	"bailey/internal/settings"
 	"bailey/internal/terminal"
 )
 
 func (a *App) notifyVerb() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "notify", Short: "Notify people of open questions",
-		Long: "Say how people are told of a question that waits for an answer. Which ways are on stands in settings.yaml, under notify;\ndocs/notify.md says how a receiver verifies what it is sent.",
-	}
-	cmd.AddCommand(a.notifyTest(), a.notifyKey())
-	return cmd
+	return GroupVerb("notify", "Notify people of open questions",
+		"Say how people are told of a question that waits for an answer. Which ways are on stands in settings.yaml, under notify;\ndocs/notify.md says how a receiver verifies what it is sent.",
+		a.notifyTest(), a.notifyKey())
 }
 
+// unaskedFlag is the help for --yes of commands that ask no question.
+const unaskedFlag = "beside BAILEY_OPERATOR=1, where there is no terminal"
+
 func (a *App) notifyTest() *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
+	return a.YesFlag(&cobra.Command{
 		Use: "test", Short: "Send a test over every channel in use, and show the results", Args: cobra.NoArgs,
 		Long: `Send a test by every way that settings put on, once, and say what came back. Exit code 1 when one of them failed, or none
 is on.
 
 An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			out, err := notifyAct(cmd.Context(), a, apitype.TestNotifications, localapi.None{}, yes)
-			if err != nil {
+			out, err := Operate(cmd.Context(), a, "notify test", apitype.TestNotifications, localapi.None{}, "")
+			switch {
+			case err != nil:
 				return err
+			case len(out.Ways) == 0:
+				return bailey.NotFound.New("no way to tell people is on",
+					"write notify: {desktop: true} or a webhook's url into "+settings.FileName+", then bailey init --apply")
 			}
-			return a.notifyTested(out)
+			return ExitUnless(out.OK, apitype.ExitDenied, PrintAnswer(a, out, printNotified))
 		},
-	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "beside BAILEY_OPERATOR=1, where there is no terminal")
-	return cmd
+	}, unaskedFlag)
 }
 
-func (a *App) notifyTested(out apitype.NotifyTested) error {
-	if len(out.Ways) == 0 {
-		return bailey.NotFound.New("no way to tell people is on",
-			"write notify: {desktop: true} or a webhook's url into "+settings.FileName+", then bailey init --apply")
-	}
-	if a.JSON {
-		if err := a.Print(out); err != nil {
-			return err
+func printNotified(w io.Writer, out apitype.NotifyTested) {
+	PrintTable(w, "", out.Ways, func(r notify.Result) []any {
+		word := "sent"
+		if !r.OK {
+			word = "FAILED"
 		}
-	} else {
-		w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-		for _, r := range out.Ways {
-			word := "sent"
-			if !r.OK {
-				word = "FAILED"
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\n", r.Way, word, terminal.Shown(r.Said))
-			if r.Hint != "" {
-				fmt.Fprintf(w, "\t\t→ %s\n", terminal.Shown(r.Hint))
-			}
-		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
-	}
-	if !out.OK {
-		return Exit(apitype.ExitDenied)
-	}
-	return nil
+		return []any{r.Way, word, terminal.Shown(r.Said) + CureLine(r.Hint)}
+	})
 }
 
 func (a *App) notifyKey() *cobra.Command {
-	var yes, fresh bool
+	var fresh bool
 	cmd := &cobra.Command{
 		Use: "key", Short: "Create the key that signs webhook messages", Args: cobra.NoArgs,
 		Long: `Make the key that signs what a webhook is sent, unless there is one, and say which file has it: the receiver wants what is
@@ -84,39 +63,21 @@ in that file. With --new another takes its place at once, and the receiver has t
 
 An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			out, err := notifyAct(cmd.Context(), a, apitype.MakeNotifyKey, apitype.NotifyKeyRequest{New: fresh}, yes)
+			r := apitype.NotifyKeyRequest{New: fresh}
+			out, err := Operate(cmd.Context(), a, "notify key", apitype.MakeNotifyKey, r, "")
 			if err != nil {
 				return err
-			}
-			if a.JSON {
-				return a.Print(out)
 			}
 			word := "there is a key already"
 			if out.Made {
 				word = "made a key"
 			}
-			_, err = fmt.Fprintf(a.Stdout, "%s, %s: the receiver wants what is in %s\n", word, out.Fingerprint,
+			return a.PrintLine(out, "%s, %s: the receiver wants what is in %s\n", word, out.Fingerprint,
 				terminal.CutLine(out.File))
-			return err
 		},
 	}
 	cmd.Flags().BoolVar(&fresh, "new", false, "put another in its place")
-	cmd.Flags().BoolVar(&yes, "yes", false, "beside BAILEY_OPERATOR=1, where there is no terminal")
-	return cmd
-}
-
-// notifyAct sends a command to the gateway. It does not ask for a confirmation.
-func notifyAct[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoint[Request, Answer],
-	r Request, yes bool) (out Answer, err error) {
-	op, err := a.Operator(strings.ReplaceAll(e.Name, ".", " "), yes)
-	if err != nil {
-		return out, err
-	}
-	c, err := a.Client()
-	if err != nil {
-		return out, err
-	}
-	return e.Do(ctx, c, op, r)
+	return a.YesFlag(cmd, unaskedFlag)
 }
 
 // notifyChange describes a change of the notifications, for the difference that init shows.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"bailey"
 	"bailey/internal/localapi"
 	"bailey/internal/terminal"
@@ -16,12 +18,24 @@ import (
 // either a terminal on standard input and output, or both BAILEY_OPERATOR=1 and --yes. A process with the user's uid
 // can fake both: this protects only against accidents.
 
+// OperatorVerb makes cmd an operator command: it says so in the help, and adds the flag --yes.
+func (a *App) OperatorVerb(cmd *cobra.Command) *cobra.Command {
+	cmd.Long += "\n\nAn operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes."
+	return a.YesFlag(cmd, "do not ask")
+}
+
+// YesFlag adds the flag --yes.
+func (a *App) YesFlag(cmd *cobra.Command, usage string) *cobra.Command {
+	cmd.Flags().BoolVar(&a.Yes, "yes", false, usage)
+	return cmd
+}
+
 // Operator returns the right by which an operator command may run (terminal or environment), or an error.
-func (a *App) Operator(verb string, yes bool) (localapi.Operator, error) {
+func (a *App) Operator(verb string) (localapi.Operator, error) {
 	switch {
 	case localapi.Inside() != "":
 		return "", staysOutside(verb)
-	case os.Getenv("BAILEY_OPERATOR") == "1" && yes:
+	case os.Getenv("BAILEY_OPERATOR") == "1" && a.Yes:
 		return localapi.Env, nil
 	case terminal.Is(os.Stdin) && terminal.Is(os.Stdout):
 		return localapi.Terminal, nil
@@ -49,29 +63,70 @@ func noTerminal() string {
 	return "neither stdin nor stdout is one"
 }
 
-// Operate sends a command to the gateway after the operator has confirmed it. words is the command as the user types it.
+// OperatorClient returns the right to an operator command and the client that sends it.
+func (a *App) OperatorClient(verb string) (op localapi.Operator, c *localapi.Client, err error) {
+	if op, err = a.Operator(verb); err != nil {
+		return op, nil, err
+	}
+	c, err = a.Client()
+	return op, c, err
+}
+
+// Operate sends a command to the gateway, after the operator has answered the question, if there is one. words is the
+// command as the user types it.
 func Operate[Request, Answer any](ctx context.Context, a *App, words string, e localapi.Endpoint[Request, Answer],
-	r Request, yes bool, question string) (out Answer, err error) {
-	op, err := a.Operator(words, yes)
+	r Request, question string) (out Answer, err error) {
+	op, c, err := a.OperatorClient(words)
+	if err == nil && question != "" {
+		err = a.Confirm(ctx, question)
+	}
 	if err != nil {
 		return out, err
-	}
-	c, err := a.Client()
-	if err != nil {
-		return out, err
-	}
-	if !yes {
-		if err := a.Confirm(ctx, question); err != nil {
-			return out, err
-		}
 	}
 	return e.Do(ctx, c, op, r)
 }
 
-// OperatorBeside is like operator, for a command whose standard input and output carry data. The person must confirm on
+// propose compares what an operator command would change, shows the difference, asks the question, and applies the change.
+// words is the command as the user types it. differs reports whether there is a difference to ask about, with its summary
+// and the request that makes the change; without a request nothing is sent.
+func propose[Request, Change, Proposal any](ctx context.Context, a *App, words, question string,
+	compare localapi.Endpoint[Request, Proposal], r Request, apply localapi.Endpoint[Change, Proposal],
+	differs func(Proposal) (differs bool, summary string, change *Change), result func(Proposal) string) error {
+	op, c, err := a.OperatorClient(words)
+	if err != nil {
+		return err
+	}
+	seen, err := compare.Ask(ctx, c, r)
+	if err != nil {
+		return err
+	}
+	ask, summary, change := differs(seen)
+	if ask {
+		a.Explain(summary)
+		if err := a.Confirm(ctx, question); err != nil {
+			return err
+		}
+	}
+	if change != nil {
+		if seen, err = apply.Do(ctx, c, op, *change); err != nil {
+			return err
+		}
+	}
+	return a.PrintLine(seen, "%s\n", result(seen))
+}
+
+// changeIf returns the request if something differs, else nil.
+func changeIf[Change any](differs bool, change Change) *Change {
+	if !differs {
+		return nil
+	}
+	return &change
+}
+
+// OperatorBeside is like Operator, for a command whose standard input and output carry data. The person must confirm on
 // the controlling terminal of the process; the default answer is no. Without such a terminal it returns an error.
-func OperatorBeside(ctx context.Context, verb, question, otherwise string, yes bool) (localapi.Operator, error) {
-	if os.Getenv("BAILEY_OPERATOR") == "1" && yes {
+func (a *App) OperatorBeside(ctx context.Context, verb, question, otherwise string) (localapi.Operator, error) {
+	if os.Getenv("BAILEY_OPERATOR") == "1" && a.Yes {
 		return localapi.Env, nil
 	}
 	tty, err := terminal.Controlling()
@@ -87,8 +142,18 @@ func OperatorBeside(ctx context.Context, verb, question, otherwise string, yes b
 	return localapi.Terminal, askYesNo(ctx, tty, tty, tty, question, otherwise)
 }
 
-// Confirm asks the person at standard input and output.
+// Explain prints what the operator is asked about. With --yes and --json the output has it.
+func (a *App) Explain(text string) {
+	if !a.Yes || !a.JSON {
+		fmt.Fprint(a.Dialog(), text)
+	}
+}
+
+// Confirm asks the person at standard input and output, unless --yes is given.
 func (a *App) Confirm(ctx context.Context, question string) error {
+	if a.Yes {
+		return nil
+	}
 	return askYesNo(ctx, os.Stdin, a.Stdin, a.Dialog(), question, "nothing was changed")
 }
 

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -20,74 +20,53 @@ import (
 )
 
 func (a *App) packVerb() *cobra.Command {
-	var yes bool
-	repin := &cobra.Command{
+	return GroupVerb("pack", "Install, build and inspect packs of capabilities", "",
+		QueryVerb(a, &cobra.Command{
+			Use: "list", Short: "List the packs and their faults",
+			Long: `List the packs that ship with Bailey and those that are installed, with version, who signed them and what is wrong: every
+bundle is verified for it.`,
+		}, apitype.ListPacks, nil, printPacks),
+		a.packShow(), a.packDiscover(), a.packValidate(), a.packScaffold(), a.packBundle(),
+		a.packKeygen(), a.packSign(), a.packVerify(), a.packDiff(),
+		a.packTrust(), a.packUntrust(), a.packInstall(), a.packUninstall(), a.packPublish(), a.packRepin())
+}
+
+func (a *App) packRepin() *cobra.Command {
+	return a.OperatorVerb(&cobra.Command{
 		Use: "repin CAPABILITY", Short: "Accept a tool that has changed",
 		Long: `Accept the programs of a capability as they are now.
 
 A program that others than root can write is compared with what it was at its first call. Once it is another,
 each call that would run it asks for an approval, until this verb says that the change was meant. It shows the
-old and the new digest, and asks.
-
-An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+old and the new digest, and asks.`,
 		Example: "  bailey pack repin git.status",
 		Args:    OneArg("a capability, as in: bailey pack repin git.status"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.repinPrograms(cmd.Context(), args[0], yes)
-		},
-	}
-	repin.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd := &cobra.Command{Use: "pack", Short: "Install, build and inspect packs of capabilities"}
-	cmd.AddCommand(a.packList(), a.packShow(), a.packDiscover(), a.packValidate(), a.packScaffold(), a.packBundle(),
-		a.packKeygen(), a.packSign(), a.packVerify(), a.packDiff(),
-		a.packTrust(), a.packUntrust(), a.packInstall(), a.packUninstall(), a.packPublish(), repin)
-	return cmd
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.repinPrograms(cmd.Context(), args[0]) },
+	})
 }
 
 // repinPrograms shows the changes, asks, and accepts them.
-func (a *App) repinPrograms(ctx context.Context, id string, yes bool) error {
-	op, err := a.Operator("pack repin", yes)
-	if err != nil {
-		return err
-	}
-	c, err := a.Client()
-	if err != nil {
-		return err
-	}
-	seen, err := apitype.ListProgramChanges.Ask(ctx, c, apitype.ID{ID: id})
-	if err != nil {
-		return err
-	}
-	if len(seen.Programs) > 0 {
-		if !yes || !a.JSON {
+func (a *App) repinPrograms(ctx context.Context, id string) error {
+	return propose(ctx, a, "pack repin", "Accept this?", apitype.ListProgramChanges, apitype.ID{ID: id},
+		apitype.RepinPrograms, func(seen apitype.Changed) (bool, string, *apitype.RepinRequest) {
+			text := ""
 			for _, p := range seen.Programs {
-				fmt.Fprintf(a.Dialog(), "%s, which others than root can write\n  - %s\n  + %s\n",
-					terminal.CutLine(p.Path), p.Was, p.SHA256)
+				text += fmt.Sprintf("%s, which others than root can write\n  - %s\n  + %s\n", terminal.CutLine(p.Path), p.Was,
+					p.SHA256)
 			}
-		}
-		if !yes {
-			if err := a.Confirm(ctx, "Accept this?"); err != nil {
-				return err
+			differs := len(seen.Programs) > 0
+			change := apitype.RepinRequest{ID: bailey.CapabilityID(id), Shown: seen.Programs}
+			return differs, text, changeIf(differs, change)
+		}, func(seen apitype.Changed) string {
+			if !seen.Changed {
+				return "nothing changes: its programs are what they were"
 			}
-		}
-		request := apitype.RepinRequest{ID: bailey.CapabilityID(id), Shown: seen.Programs}
-		if seen, err = apitype.RepinPrograms.Do(ctx, c, op, request); err != nil {
-			return err
-		}
-	}
-	switch {
-	case a.JSON:
-		return a.Print(seen)
-	case !seen.Changed:
-		fmt.Fprintln(a.Stdout, "nothing changes: its programs are what they were")
-	default:
-		fmt.Fprintf(a.Stdout, "%s runs it as it is now\n", seen.Capability)
-	}
-	return nil
+			return string(seen.Capability) + " runs it as it is now"
+		})
 }
 
 func (a *App) packInstall() *cobra.Command {
-	var yes, downgrade bool
+	var downgrade bool
 	var dev string
 	cmd := &cobra.Command{
 		Use: "install BUNDLE | --dev DIR", Short: "Show what a pack may do, and install it",
@@ -96,151 +75,92 @@ the installed version could not, and asks. The bundle is kept as it is and verif
 older than any that was ever installed, or another of the same version, is refused without --downgrade.
 
 With --dev DIR it is a directory of your own, as its files are now: nobody signed it, each receipt of it says dev, and a
-file that changes counts once it is installed again.
-
-An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+file that changes counts once it is installed again.`,
 		Example: "  bailey pack install demo-1.0.0.baileypack\n  bailey pack install --dev ./demo",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 || (len(args) == 1) == (dev != "") {
-				return bailey.Invalid.New("install wants a bundle, or --dev and a directory",
-					"as in: bailey pack install demo-1.0.0.baileypack")
-			}
-			return nil
-		},
+		Args: CheckArgs(func(_ *cobra.Command, args []string) bool {
+			return len(args) <= 1 && (len(args) == 1) != (dev != "")
+		}, "install wants a bundle, or --dev and a directory", "as in: bailey pack install demo-1.0.0.baileypack"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path := strings.Join(append(args, dev), "")
-			path, err := filepath.Abs(path)
+			path, err := filepath.Abs(strings.Join(append(args, dev), ""))
 			if err != nil {
 				return err
 			}
-			return a.installPack(cmd.Context(), apitype.PackRequest{Path: path, Dev: dev != "", Downgrade: downgrade},
-				yes)
+			return a.installPack(cmd.Context(), apitype.PackRequest{Path: path, Dev: dev != "", Downgrade: downgrade})
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&yes, "yes", false, "do not ask")
 	f.BoolVar(&downgrade, "downgrade", false, "though a newer version was installed before")
 	f.StringVar(&dev, "dev", "", "a pack's `directory` of your own, unsigned")
-	return cmd
+	return a.OperatorVerb(cmd)
 }
 
-func (a *App) installPack(ctx context.Context, r apitype.PackRequest, yes bool) error {
-	op, err := a.Operator("pack install", yes)
-	if err != nil {
-		return err
-	}
-	c, err := a.Client()
-	if err != nil {
-		return err
-	}
-	p, err := apitype.ComparePack.Ask(ctx, c, r)
-	if err != nil {
-		return err
-	}
-	if p.Differs {
-		if !yes || !a.JSON {
-			fmt.Fprint(a.Dialog(), p.Summary())
-		}
-		if !yes {
-			if err := a.Confirm(ctx, "Install this?"); err != nil {
-				return err
+func (a *App) installPack(ctx context.Context, r apitype.PackRequest) error {
+	return propose(ctx, a, "pack install", "Install this?", apitype.ComparePack, r, apitype.InstallPack,
+		func(p apitype.PackProposal) (bool, string, *apitype.PackRequest) {
+			r.Digest = p.Digest
+			if p.Was != nil {
+				r.Base = p.Was.Digest
 			}
-		}
-		if r.Digest = p.Digest; p.Was != nil {
-			r.Base = p.Was.Digest
-		}
-		if p, err = apitype.InstallPack.Do(ctx, c, op, r); err != nil {
-			return err
-		}
-	}
-	switch {
-	case a.JSON:
-		return a.Print(p)
-	case !p.Changed:
-		fmt.Fprintf(a.Stdout, "nothing changes: %s %s is installed\n", p.Name, p.Version)
-	default:
-		fmt.Fprintf(a.Stdout, "installed: %s %s, in use from the next call on\n", p.Name, p.Version)
-	}
-	return nil
+			return p.Differs, p.Summary(), changeIf(p.Differs, r)
+		}, func(p apitype.PackProposal) string {
+			if !p.Changed {
+				return fmt.Sprintf("nothing changes: %s %s is installed", p.Name, p.Version)
+			}
+			return fmt.Sprintf("installed: %s %s, in use from the next call on", p.Name, p.Version)
+		})
 }
 
 func (a *App) packUninstall() *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
+	return a.OperatorVerb(&cobra.Command{
 		Use: "uninstall NAME", Short: "Uninstall a pack",
-		Long: `Take the pack NAME out and remove its bundle. Which version was the newest is remembered.
-
-An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+		Long:    `Take the pack NAME out and remove its bundle. Which version was the newest is remembered.`,
 		Example: "  bailey pack uninstall demo",
 		Args:    OneArg("a pack's name, as in: bailey pack uninstall demo"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			was, err := Operate(cmd.Context(), a, "pack uninstall", apitype.UninstallPack, apitype.PackName{Name: args[0]}, yes,
+			was, err := Operate(cmd.Context(), a, "pack uninstall", apitype.UninstallPack, apitype.PackName{Name: args[0]},
 				"Uninstall "+terminal.CutLine(args[0])+"?")
 			if err != nil {
 				return err
 			}
-			if a.JSON {
-				return a.Print(map[string]any{"ok": true, "changed": true, "name": was.Name, "version": was.Version})
-			}
-			fmt.Fprintf(a.Stdout, "uninstalled: %s %s\n", was.Name, was.Version)
-			return nil
+			return a.PrintLine(map[string]any{"ok": true, "changed": true, "name": was.Name, "version": was.Version},
+				"uninstalled: %s %s\n", was.Name, was.Version)
 		},
-	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	})
 }
 
-func (a *App) packList() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the packs and their faults", Args: cobra.NoArgs,
-		Long: `List the packs that ship with Bailey and those that are installed, with version, who signed them and what is wrong: every
-bundle is verified for it.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Show(cmd.Context(), a, apitype.ListPacks, apitype.PackSearch{}, a.packLines)
-		},
-	}
-}
-
-func (a *App) packLines(l apitype.PackRows) {
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	for _, p := range l.Packs {
-		from := p.Source
+func printPacks(w io.Writer, l apitype.PackRows) {
+	PrintTable(w, "", l.Packs, func(p packstore.Row) []any {
+		from, file := p.Source, ""
 		if p.Key != "" {
 			from += ", " + p.Key
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", terminal.TableCell(p.Name), terminal.TableCell(p.Version), from,
-			apitype.Counts(p.Capabilities, "capability"), terminal.TableCell(p.Description))
 		if p.File != "" {
-			fmt.Fprintf(w, "\t\t%s\n", terminal.TableCell(p.File))
+			file = "\n\t\t" + terminal.TableCell(p.File)
 		}
-	}
-	w.Flush()
+		return []any{terminal.TableCell(p.Name), terminal.TableCell(p.Version), from,
+			apitype.Counts(p.Capabilities, "capability"), terminal.TableCell(p.Description) + file}
+	})
 	for _, f := range l.Findings {
-		fmt.Fprintf(a.Stdout, "FINDING: %s\n  → %s\n", terminal.Shown(f.Text), terminal.Shown(f.Cure))
+		fmt.Fprintf(w, "FINDING: %s\n  → %s\n", terminal.Shown(f.Text), terminal.Shown(f.Cure))
 	}
 }
 
 func (a *App) packShow() *cobra.Command {
-	return &cobra.Command{
+	return QueryVerb(a, &cobra.Command{
 		Use: "show NAME", Short: "Show a pack and its capabilities",
 		Example: "  bailey pack show git",
 		Args:    OneArg("a pack, as in: bailey pack show git"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return Show(cmd.Context(), a, apitype.ShowPack, apitype.PackName{Name: args[0]}, func(p apitype.PackShown) {
-				a.packLines(apitype.PackRows{Packs: []packstore.Row{p.Row}})
-				if p.Finding != "" {
-					fmt.Fprintln(a.Stdout, "FINDING: "+terminal.Shown(p.Finding))
-				}
-				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-				for _, c := range p.Tools {
-					fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.SideEffect, c.Reversibility,
-						terminal.TableCell(c.Command), terminal.TableCell(strings.Join(c.Egress,
-							" ")), terminal.TableCell(c.Description))
-				}
-				w.Flush()
+	}, apitype.ShowPack, func(args []string) (apitype.PackName, error) { return apitype.PackName{Name: args[0]}, nil },
+		func(w io.Writer, p apitype.PackShown) {
+			printPacks(w, apitype.PackRows{Packs: []packstore.Row{p.Row}})
+			if p.Finding != "" {
+				fmt.Fprintln(w, "FINDING: "+terminal.Shown(p.Finding))
+			}
+			PrintTable(w, "", p.Tools, func(c apitype.Capability) []any {
+				return []any{"  " + string(c.ID), c.SideEffect, c.Reversibility, terminal.TableCell(c.Command),
+					terminal.TableCell(strings.Join(c.Egress, " ")), terminal.TableCell(c.Description)}
 			})
-		},
-	}
+		})
 }
 
 func (a *App) packDiscover() *cobra.Command {
@@ -260,12 +180,8 @@ installed, and with --dir the bundles in a directory, as bailey pack publish fil
 
 // searchPacks searches the directory from the process of the user. Only the installed packs come from the gateway.
 func (a *App) searchPacks(ctx context.Context, words []string, dir string) error {
-	c, err := a.Client()
-	if err != nil {
-		return err
-	}
 	words = strings.Fields(strings.Join(words, " "))
-	found, err := apitype.ListPacks.Ask(ctx, c, apitype.PackSearch{Words: strings.Join(words, " ")})
+	found, err := Ask(ctx, a, apitype.ListPacks, apitype.PackSearch{Words: strings.Join(words, " ")})
 	if err != nil {
 		return err
 	}
@@ -276,11 +192,7 @@ func (a *App) searchPacks(ctx context.Context, words []string, dir string) error
 		}
 		addBundles(&found, dir, words, keys)
 	}
-	if a.JSON {
-		return a.Print(found)
-	}
-	a.packLines(found)
-	return nil
+	return PrintAnswer(a, found, printPacks)
 }
 
 // addBundles adds the bundles of a directory, each verified. A bundle that is not signed by a trusted key becomes a

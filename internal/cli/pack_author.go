@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -54,38 +55,28 @@ It says nothing of who signed it: bailey pack verify does. Exit code 2 where som
 		RunE: func(_ *cobra.Command, args []string) error {
 			c := packChecked{Findings: []packFault{}}
 			v, p, err := readUnverified(args[0])
-			switch {
-			case err != nil:
+			if err != nil {
 				c.Findings = faultsOf(args[0], err)
-			default:
+			} else {
 				c = packChecked{OK: true, Name: p.Name, Version: p.Version, Digest: v.Digest,
 					Capabilities: len(p.Capabilities), Findings: c.Findings}
 			}
-			if a.JSON {
-				err = a.Print(c)
-			} else {
-				err = a.printCheck(c)
-			}
-			if err == nil && !c.OK {
-				return Exit(apitype.ExitInput)
-			}
-			return err
+			return ExitUnless(c.OK, apitype.ExitInput, PrintAnswer(a, c, printCheck))
 		},
 	}
 }
 
-func (a *App) printCheck(c packChecked) error {
+func printCheck(w io.Writer, c packChecked) {
 	for _, f := range c.Findings {
 		where := f.File
 		if f.Line > 0 {
 			where = fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
 		}
-		fmt.Fprintf(a.Stdout, "%s: %s\n", terminal.CutLine(where), terminal.CutLine(f.Text))
+		fmt.Fprintf(w, "%s: %s\n", terminal.CutLine(where), terminal.CutLine(f.Text))
 	}
 	if c.OK {
-		fmt.Fprintf(a.Stdout, "%s %s is sound: %s\n", c.Name, c.Version, apitype.Counts(c.Capabilities, "capability"))
+		fmt.Fprintf(w, "%s %s is sound: %s\n", c.Name, c.Version, apitype.Counts(c.Capabilities, "capability"))
 	}
-	return nil
 }
 
 // faultsOf returns one fault for each line of a parser's error.
@@ -159,13 +150,10 @@ The same files always make the same bytes.`,
 
 // printBundle prints which bundle a file contains.
 func (a *App) printBundle(file string, b *pack.Bundle) error {
-	if a.JSON {
-		return a.Print(map[string]any{"ok": true, "file": file, "name": b.Name, "version": b.Version,
-			"digest": b.Digest, "signer": b.Signer, "files": b.Files})
-	}
-	fmt.Fprintf(a.Stdout, "%s: %s %s, %s, digest %s\n", terminal.CutLine(file), b.Name, b.Version,
-		apitype.Counts(len(b.Files), "file"), b.Digest)
-	return nil
+	return a.PrintLine(map[string]any{"ok": true, "file": file, "name": b.Name, "version": b.Version,
+		"digest": b.Digest, "signer": b.Signer, "files": b.Files},
+		"%s: %s %s, %s, digest %s\n", terminal.CutLine(file), b.Name, b.Version, apitype.Counts(len(b.Files), "file"),
+		b.Digest)
 }
 
 func (a *App) packSign() *cobra.Command {
@@ -265,14 +253,13 @@ signature is of one of them and that every file is what was signed.`,
 			if _, err := v.Pack(pack.ManifestName); err != nil {
 				return err
 			}
-			if a.JSON {
-				return a.Print(packVerdict{true, v.Name, v.Version, v.Digest, v.Key, v.Files})
-			}
-			fmt.Fprintf(a.Stdout, "%s %s, signed by %s, digest %s\n", v.Name, v.Version, v.Key, v.Digest)
-			for _, f := range v.Files {
-				fmt.Fprintf(a.Stdout, "  %s  %7d  %s\n", f.SHA256, f.Size, f.Path)
-			}
-			return nil
+			verdict := packVerdict{true, v.Name, v.Version, v.Digest, v.Key, v.Files}
+			return PrintAnswer(a, verdict, func(w io.Writer, v packVerdict) {
+				fmt.Fprintf(w, "%s %s, signed by %s, digest %s\n", v.Name, v.Version, v.Key, v.Digest)
+				for _, f := range v.Files {
+					fmt.Fprintf(w, "  %s  %7d  %s\n", f.SHA256, f.Size, f.Path)
+				}
+			})
 		},
 	}
 	cmd.Flags().StringVar(&key, "key", "", "a public key's `file`, instead of those that are trusted")
@@ -285,11 +272,7 @@ func (a *App) keysFor(ctx context.Context, file string) ([]pack.Key, error) {
 		k, err := readKey(file)
 		return []pack.Key{k}, err
 	}
-	c, err := a.Client()
-	if err != nil {
-		return nil, err
-	}
-	trusted, err := apitype.ListPackKeys.Ask(ctx, c, localapi.None{})
+	trusted, err := Ask(ctx, a, apitype.ListPackKeys, localapi.None{})
 	if err != nil {
 		return nil, err
 	}
@@ -309,13 +292,8 @@ func (a *App) packDiff() *cobra.Command {
 shown; what cannot be judged is. A class that is milder than before is shown too, since rules on the stricter one hold
 no more. Exit code 0: it may do nothing more; 1: it may do what is shown.`,
 		Example: "  bailey pack diff demo-1.0.0.baileypack ./demo",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return bailey.Invalid.New("diff wants two packs",
-					"as in: bailey pack diff demo-1.0.0.baileypack ./demo")
-			}
-			return nil
-		},
+		Args: CheckArgs(func(_ *cobra.Command, args []string) bool { return len(args) == 2 }, "diff wants two packs",
+			"as in: bailey pack diff demo-1.0.0.baileypack ./demo"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var both [2]*pack.Pack
 			for i, path := range args {
@@ -326,20 +304,12 @@ no more. Exit code 0: it may do nothing more; 1: it may do what is shown.`,
 				both[i] = p
 			}
 			changes := pack.Diff(both[0], both[1])
-			if a.JSON {
-				if err := a.Print(map[string]any{"ok": true, "wider": len(changes) > 0,
-					"changes": append([]pack.Change{}, changes...)}); err != nil {
-					return err
-				}
-			} else if len(changes) == 0 {
-				fmt.Fprintln(a.Stdout, "it may do nothing that the other could not")
-			} else {
-				fmt.Fprint(a.Stdout, packstore.ChangeLines(changes))
+			same, text := len(changes) == 0, packstore.ChangeLines(changes)
+			if same {
+				text = "it may do nothing that the other could not\n"
 			}
-			if len(changes) > 0 {
-				return Exit(apitype.ExitDenied)
-			}
-			return nil
+			return ExitUnless(same, apitype.ExitDenied, a.PrintLine(map[string]any{"ok": true, "wider": !same,
+				"changes": append([]pack.Change{}, changes...)}, "%s", text))
 		},
 	}
 }
@@ -364,13 +334,8 @@ from you. Neither file is ever overwritten.`,
 			if err := writeNewFile(key, private+"\n", 0o600); err != nil {
 				return errors.Join(err, os.Remove(pub))
 			}
-			if a.JSON {
-				return a.Print(map[string]any{"ok": true, "name": args[0], "private": key, "public": pub,
-					"key": public})
-			}
-			fmt.Fprintf(a.Stdout, "%s signs; keep it to yourself\n%s is for those who are to trust it: %s\n", key, pub,
-				public)
-			return nil
+			return a.PrintLine(map[string]any{"ok": true, "name": args[0], "private": key, "public": pub, "key": public},
+				"%s signs; keep it to yourself\n%s is for those who are to trust it: %s\n", key, pub, public)
 		},
 	}
 	cmd.Flags().StringVar(&dir, "out", ".", "the directory")
@@ -379,18 +344,11 @@ from you. Neither file is ever overwritten.`,
 
 // writeNewFile writes a file that must not exist yet.
 func writeNewFile(name, content string, mode fs.FileMode) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|safefile.NoFollow, mode)
-	if errors.Is(err, fs.ErrExist) {
+	err := safefile.Create(name, []byte(content), mode)
+	switch {
+	case errors.Is(err, fs.ErrExist):
 		return bailey.Conflict.New(name+" exists, and is not overwritten", "take another name, or move it away")
-	}
-	if err == nil {
-		_, err = f.WriteString(content)
-		err = errors.Join(err, f.Sync(), f.Close())
-		if err != nil {
-			os.Remove(name)
-		}
-	}
-	if err != nil {
+	case err != nil:
 		return bailey.Unavailable.Wrap(err, name+" cannot be written",
 			"look at the directory's mode and the disk's space")
 	}
@@ -398,13 +356,10 @@ func writeNewFile(name, content string, mode fs.FileMode) error {
 }
 
 func (a *App) packTrust() *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
+	return a.OperatorVerb(&cobra.Command{
 		Use: "trust FILE", Short: "Trust the key of a pack's author",
 		Long: `Trust the key in FILE, as bailey pack keygen wrote it: packs that it signed may be installed. Compare what is shown
-with what its author says over another way than the file came.
-
-An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+with what its author says over another way than the file came.`,
 		Example: "  bailey pack trust acme.pub",
 		Args:    OneArg("a public key's file, as in: bailey pack trust acme.pub"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -413,13 +368,11 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 				return err
 			}
 			fmt.Fprintf(a.Dialog(), "%s\n", terminal.CutLine(k.Text))
-			return changeKey(cmd.Context(), a, "pack trust", apitype.TrustPackKey, apitype.PackKey{Key: k.Text}, yes,
+			return changeKey(cmd.Context(), a, "pack trust", apitype.TrustPackKey, apitype.PackKey{Key: k.Text},
 				"Trust this key?",
 				func(c apitype.KeyChanged) string { return "packs that " + c.Name + " signed may be installed" })
 		},
-	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	})
 }
 
 func readKey(name string) (pack.Key, error) {
@@ -434,43 +387,34 @@ func readKey(name string) (pack.Key, error) {
 }
 
 func (a *App) packUntrust() *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
+	return a.OperatorVerb(&cobra.Command{
 		Use: "untrust NAME", Short: "Stop trusting the key of a pack's author",
 		Long: `Trust the key NAME no longer. What it signed stays installed and is not loaded, from the next call on. Where
-rules in force speak of that, they have to be replaced first; bailey kill stops everything at once.
-
-An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+rules in force speak of that, they have to be replaced first; bailey kill stops everything at once.`,
 		Example: "  bailey pack untrust acme",
 		Args:    OneArg("a key's name, as in: bailey pack untrust acme"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeKey(cmd.Context(), a, "pack untrust", apitype.UntrustPackKey,
-				apitype.PackKeyName{Name: args[0]}, yes,
+				apitype.PackKeyName{Name: args[0]},
 				"Trust "+terminal.CutLine(args[0])+" no longer?", func(c apitype.KeyChanged) string {
 					return c.Name + " is trusted no longer, and " + apitype.Counts(len(c.Packs), "pack") +
 						" of it not loaded"
 				})
 		},
-	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	})
 }
 
 func changeKey[Request any](ctx context.Context, a *App, verb string, e localapi.Endpoint[Request, apitype.KeyChanged],
-	r Request, yes bool, question string, words func(apitype.KeyChanged) string) error {
-	out, err := Operate(ctx, a, verb, e, r, yes, question)
+	r Request, question string, words func(apitype.KeyChanged) string) error {
+	out, err := Operate(ctx, a, verb, e, r, question)
 	if err != nil {
 		return err
 	}
-	switch {
-	case a.JSON:
-		return a.Print(out)
-	case !out.Changed:
-		fmt.Fprintln(a.Stdout, "nothing changes: this key is trusted")
-	default:
-		fmt.Fprintln(a.Stdout, words(out))
+	text := "nothing changes: this key is trusted"
+	if out.Changed {
+		text = words(out)
 	}
-	return nil
+	return a.PrintLine(out, "%s\n", text)
 }
 
 // packIndex is index.json of a directory with published bundles. It proves nothing: each bundle is verified when
@@ -490,14 +434,11 @@ type publishedPack struct {
 const packIndexName = "index.json"
 
 func (a *App) packPublish() *cobra.Command {
-	var yes bool
 	var dir, key string
 	cmd := &cobra.Command{
 		Use: "publish BUNDLE --to DIR", Short: "Add a signed bundle to a directory that others install from",
 		Long: `Put a bundle, signed by a trusted key or by the one in --key FILE, into DIR, which any web server can serve, and enter it
-in DIR/index.json. A version that is there stays what it is: another bundle of the same version is refused.
-
-An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+in DIR/index.json. A version that is there stays what it is: another bundle of the same version is refused.`,
 		Example: "  bailey pack publish demo-1.0.0.baileypack --to /srv/packs",
 		Args:    OneArg("a bundle, as in: bailey pack publish demo-1.0.0.baileypack --to /srv/packs"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -505,23 +446,18 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 			if err != nil {
 				return err
 			}
-			return a.publishBundle(cmd.Context(), args[0], dir, key, yes)
+			return a.publishBundle(cmd.Context(), args[0], dir, key)
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&yes, "yes", false, "do not ask")
 	f.StringVar(&dir, "to", "", "the `directory`")
 	f.StringVar(&key, "key", "", "a public key's `file`, instead of those that are trusted")
 	cmd.MarkFlagRequired("to")
-	return cmd
+	return a.OperatorVerb(cmd)
 }
 
-func (a *App) publishBundle(ctx context.Context, bundle, dir, key string, yes bool) error {
-	op, err := a.Operator("pack publish", yes)
-	if err != nil {
-		return err
-	}
-	c, err := a.Client()
+func (a *App) publishBundle(ctx context.Context, bundle, dir, key string) error {
+	op, c, err := a.OperatorClient("pack publish")
 	if err != nil {
 		return err
 	}
@@ -549,10 +485,8 @@ func (a *App) publishBundle(ctx context.Context, bundle, dir, key string, yes bo
 	}
 	if !there {
 		fmt.Fprintf(a.Dialog(), "%s %s, signed by %s, digest %s\n", v.Name, v.Version, v.Key, v.Digest)
-		if !yes {
-			if err := a.Confirm(ctx, "Publish this in "+terminal.CutLine(dir)+"?"); err != nil {
-				return err
-			}
+		if err := a.Confirm(ctx, "Publish this in "+terminal.CutLine(dir)+"?"); err != nil {
+			return err
 		}
 		noted := apitype.PackPublication{Name: v.Name, Version: v.Version, Digest: v.Digest, Key: v.Key, Dir: dir}
 		if _, err := apitype.PublishPack.Do(ctx, c, op, noted); err != nil {
@@ -565,20 +499,16 @@ func (a *App) publishBundle(ctx context.Context, bundle, dir, key string, yes bo
 			return err
 		}
 	}
-	switch {
-	case a.JSON:
-		return a.Print(struct {
-			OK      bool   `json:"ok"`
-			Changed bool   `json:"changed"`
-			Dir     string `json:"dir"`
-			publishedPack
-		}{true, !there, dir, entry})
-	case there:
-		fmt.Fprintln(a.Stdout, "nothing changes: it is published")
-	default:
-		fmt.Fprintf(a.Stdout, "published: %s\n", filepath.Join(dir, entry.File))
+	text := "published: " + filepath.Join(dir, entry.File)
+	if there {
+		text = "nothing changes: it is published"
 	}
-	return nil
+	return a.PrintLine(struct {
+		OK      bool   `json:"ok"`
+		Changed bool   `json:"changed"`
+		Dir     string `json:"dir"`
+		publishedPack
+	}{true, !there, dir, entry}, "%s\n", text)
 }
 
 // addToIndex returns the index with the bundle added, and whether it already contains it. If another bundle of this
@@ -672,12 +602,9 @@ func (a *App) packScaffold() *cobra.Command {
 					return err
 				}
 			}
-			if a.JSON {
-				return a.Print(map[string]any{"ok": true, "name": args[0], "kind": kind, "dir": dir, "files": names})
-			}
-			fmt.Fprintf(a.Stdout,
-				"%s and %s: edit them, then\n  bailey pack validate %s\n  bailey pack install --dev %s\n", names[0], names[1], dir, dir)
-			return nil
+			return a.PrintLine(map[string]any{"ok": true, "name": args[0], "kind": kind, "dir": dir, "files": names},
+				"%s and %s: edit them, then\n  bailey pack validate %s\n  bailey pack install --dev %s\n", names[0], names[1],
+				dir, dir)
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "the `directory` (default NAME)")

@@ -18,6 +18,7 @@ import (
 	"bailey/internal/packstore"
 	"bailey/internal/policy/review"
 	"bailey/internal/policyfiles"
+	"bailey/internal/safefile"
 	"bailey/internal/terminal"
 )
 
@@ -39,18 +40,17 @@ and what the policy of now would say about the same call.`,
 			}
 			call := localapi.CallQuery{Capability: bailey.CapabilityID(args[0]), Input: input, Text: true}
 			return Show(cmd.Context(), a, apitype.ExplainCall, call,
-				func(e review.Explanation) { fmt.Fprintln(a.Stdout, e) })
+				func(w io.Writer, e review.Explanation) { fmt.Fprintln(w, e) })
 		},
 	}
 	explain.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")
-	cmd := &cobra.Command{Use: "policy", Short: "Check, apply and explain policy"}
-	cmd.AddCommand(explain, a.policyInit(), a.policyCheck(), a.policyApply(), a.policyShow(), a.policyTextVerb(),
+	return GroupVerb("policy", "Check, apply and explain policy", "",
+		explain, a.policyInit(), a.policyCheck(), a.policyApply(), a.policyShow(), a.policyTextVerb(),
 		a.policyReplay(), a.policySuggest(), a.policyImport())
-	return cmd
 }
 
 func (a *App) policyApply() *cobra.Command {
-	var yes, starter bool
+	var starter bool
 	var signature string
 	cmd := &cobra.Command{
 		Use: "apply [DIR]", Short: "Show what a policy changes, and apply it",
@@ -62,31 +62,24 @@ use whatever becomes of the files; that they differ from it is a finding of stat
 
 With --signature FILE the policy has to be signed, by a key that settings.yaml names under policySigners:
 
-  bailey policy text DIR | ssh-keygen -Y sign -n policy@bailey -f KEY > FILE
-
-An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+  bailey policy text DIR | ssh-keygen -Y sign -n policy@bailey -f KEY > FILE`,
 		Example: "  bailey policy apply\n  bailey policy apply ./rules\n  bailey policy apply --starter",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if starter && len(args) > 0 {
 				return bailey.Invalid.New("--starter goes without a directory", "bailey policy apply --help")
 			}
-			return a.applyPolicy(cmd.Context(), args, starter, signature, yes)
+			return a.applyPolicy(cmd.Context(), args, starter, signature)
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&yes, "yes", false, "do not ask")
 	f.BoolVar(&starter, "starter", false, "go back to the policy that is built in")
 	f.StringVar(&signature, "signature", "", "a detached SSH signature of the policy, a `file`")
-	return cmd
+	return a.OperatorVerb(cmd)
 }
 
-func (a *App) applyPolicy(ctx context.Context, args []string, starter bool, signature string, yes bool) error {
-	op, err := a.Operator("policy apply", yes)
-	if err != nil {
-		return err
-	}
-	c, err := a.Client()
+func (a *App) applyPolicy(ctx context.Context, args []string, starter bool, signature string) error {
+	_, c, err := a.OperatorClient("policy apply")
 	if err != nil {
 		return err
 	}
@@ -101,34 +94,17 @@ func (a *App) applyPolicy(ctx context.Context, args []string, starter bool, sign
 			return err
 		}
 	}
-	p, err := apitype.ComparePolicy.Ask(ctx, c, r)
-	if err != nil {
-		return err
-	}
-	if p.Differs {
-		if !yes || !a.JSON {
-			fmt.Fprint(a.Dialog(), p.Summary())
-		}
-		if !yes {
-			if err := a.Confirm(ctx, "Apply this?"); err != nil {
-				return err
+	return propose(ctx, a, "policy apply", "Apply this?", apitype.ComparePolicy, r, apitype.ApplyPolicy,
+		func(p apitype.Proposed) (bool, string, *apitype.PolicyRequest) {
+			r.Digest, r.Base = p.Digest, p.Applied.Digest
+			return p.Differs, p.Summary(), changeIf(p.Differs, r)
+		}, func(p apitype.Proposed) string {
+			if !p.Changed {
+				return "nothing changes: this policy is in use"
 			}
-		}
-		r.Digest, r.Base = p.Digest, p.Applied.Digest
-		if p, err = apitype.ApplyPolicy.Do(ctx, c, op, r); err != nil {
-			return err
-		}
-	}
-	switch {
-	case a.JSON:
-		return a.Print(p)
-	case !p.Changed:
-		fmt.Fprintln(a.Stdout, "nothing changes: this policy is in use")
-	default:
-		fmt.Fprintf(a.Stdout, "applied: %s in use from the next call on, policy %.12s (files %.12s)\n",
-			apitype.Counts(p.Rules, "rule"), p.Policy, p.Digest)
-	}
-	return nil
+			return fmt.Sprintf("applied: %s in use from the next call on, policy %.12s (files %.12s)",
+				apitype.Counts(p.Rules, "rule"), p.Policy, p.Digest)
+		})
 }
 
 // policyDirOf returns the directory in args, or the default one of the home, as an absolute path.
@@ -144,19 +120,11 @@ func policyDirOf(home localapi.Home, args []string) (string, error) {
 }
 
 func readSignature(name, namespace string) (string, error) {
-	const largest = 64 << 10
-	f, err := os.Open(name)
+	text, err := safefile.ReadNamed(name, 64<<10)
 	if err != nil {
-		return "", bailey.Invalid.Wrap(err, "the signature cannot be read",
-			"make it with ssh-keygen -Y sign -n "+namespace)
+		return "", bailey.Invalid.Wrap(err, "the signature cannot be read", "make it with ssh-keygen -Y sign -n "+namespace)
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, largest+1))
-	if err == nil && len(text) > largest {
-		err = bailey.Invalid.New("that is no signature: it is over 64 KiB",
-			"make it with ssh-keygen -Y sign -n "+namespace)
-	}
-	return string(text), err
+	return string(text), nil
 }
 
 func (a *App) explainReceipt(ctx context.Context, id bailey.ReceiptID, inputs bool) error {
@@ -168,7 +136,7 @@ func (a *App) explainReceipt(ctx context.Context, id bailey.ReceiptID, inputs bo
 	}
 	return a.withSlowNotice(func() error {
 		return Show(ctx, a, apitype.ReconsiderReceipt, apitype.ID{ID: string(id)},
-			func(r apitype.Reconsidered) { fmt.Fprintln(a.Stdout, r) })
+			func(w io.Writer, r apitype.Reconsidered) { fmt.Fprintln(w, r) })
 	})
 }
 
@@ -183,16 +151,12 @@ func writeRules(out, name string, text []byte) (string, error) {
 		}
 		file = filepath.Join(out, name)
 	}
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
+	err := safefile.Create(file, text, 0o600)
+	switch {
+	case errors.Is(err, fs.ErrExist):
 		return "", bailey.Conflict.Errorf("name another file, or move that one away: nothing is overwritten",
 			"%s is there already", terminal.Shown(file))
-	}
-	if err == nil {
-		_, err = f.Write(text)
-		err = errors.Join(err, f.Sync(), f.Close())
-	}
-	if err != nil {
+	case err != nil:
 		return "", bailey.Unavailable.Wrapf(err, "", "%s cannot be written", terminal.Shown(file))
 	}
 	return file, nil
@@ -207,20 +171,16 @@ func (a *App) giveRules(out, name string, text []byte, said func(file string) an
 			return err
 		}
 	}
-	switch {
-	case a.JSON:
-		return a.Print(said(file))
-	case file == "":
-		if _, err := a.Stdout.Write(text); err != nil {
-			return err
+	return PrintAnswer(a, said(file), func(w io.Writer, _ any) {
+		if file == "" {
+			w.Write(text)
 		}
-	}
-	inWords()
-	if file != "" {
-		fmt.Fprintf(a.Stdout, "written: %s\nlook at it, then: bailey policy check DIR, and bailey policy apply DIR\n",
-			terminal.Shown(file))
-	}
-	return nil
+		inWords()
+		if file != "" {
+			fmt.Fprintf(w, "written: %s\nlook at it, then: bailey policy check DIR, and bailey policy apply DIR\n",
+				terminal.Shown(file))
+		}
+	})
 }
 
 // policyCheckResult is the result of a successful `policy check`.
@@ -246,13 +206,9 @@ effect, and no gateway is needed.`,
 			if err != nil {
 				return err
 			}
-			if a.JSON {
-				return a.Print(c)
-			}
-			_, err = fmt.Fprintf(a.Stdout, "%s: %s, %s passed, %s; policy %.12s (files %.12s)\n",
-				terminal.CutLine(c.Dir), apitype.Counts(c.Rules, "rule"), apitype.Counts(c.Tests,
-					"test"), apitype.Counts(c.Budgets, "budget"), c.Policy, c.Digest)
-			return err
+			return a.PrintLine(c, "%s: %s, %s passed, %s; policy %.12s (files %.12s)\n", terminal.CutLine(c.Dir),
+				apitype.Counts(c.Rules, "rule"), apitype.Counts(c.Tests, "test"), apitype.Counts(c.Budgets, "budget"),
+				c.Policy, c.Digest)
 		},
 	}
 }
@@ -306,12 +262,9 @@ budgets as comments. Nothing changes until "bailey policy apply".`,
 			if err != nil {
 				return err
 			}
-			if a.JSON {
-				return a.Print(map[string]any{"ok": true, "dir": dir, "files": names})
-			}
-			_, err = fmt.Fprintf(a.Stdout,
-				"wrote %s into %s; change them, then bailey policy check and bailey policy apply\n", apitype.List(names), terminal.CutLine(dir))
-			return err
+			return a.PrintLine(map[string]any{"ok": true, "dir": dir, "files": names},
+				"wrote %s into %s; change them, then bailey policy check and bailey policy apply\n", apitype.List(names),
+				terminal.CutLine(dir))
 		},
 	}
 }
@@ -352,23 +305,18 @@ func writePolicy(dir string, files []apitype.KeptFile) (names []string, err erro
 }
 
 func (a *App) policyShow() *cobra.Command {
-	return &cobra.Command{
+	return QueryVerb(a, &cobra.Command{
 		Use: "show [DIGEST]", Short: "Print the policy in use, or an earlier one",
 		Long: `Print the files of the policy in use, or of one that was applied before: DIGEST is the beginning of that of its files,
 as apply printed it, or of its rules, as receipts have it.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var named apitype.PolicyName
-			if len(args) == 1 {
-				named.Digest = args[0]
-			}
-			return Show(cmd.Context(), a, apitype.ShowPolicy, named, func(p apitype.PolicyText) {
-				for _, f := range p.Files {
-					fmt.Fprintf(a.Stdout, "// ---- %s\n%s\n", terminal.CutLine(f.Name), terminal.JSON(f.Text))
-				}
-			})
-		},
-	}
+	}, apitype.ShowPolicy, func(args []string) (apitype.PolicyName, error) {
+		return apitype.PolicyName{Digest: strings.Join(args, "")}, nil
+	}, func(w io.Writer, p apitype.PolicyText) {
+		for _, f := range p.Files {
+			fmt.Fprintf(w, "// ---- %s\n%s\n", terminal.CutLine(f.Name), terminal.JSON(f.Text))
+		}
+	})
 }
 
 func (a *App) policyTextVerb() *cobra.Command {
@@ -383,28 +331,7 @@ signs them all.`,
 			if err != nil {
 				return err
 			}
-			if a.JSON {
-				return a.Print(c)
-			}
-			_, err = a.Stdout.Write(policyfiles.SignedText(c.Digest))
-			return err
+			return a.PrintLine(c, "%s", policyfiles.SignedText(c.Digest))
 		},
 	}
-}
-
-// signerChange describes a change of the trusted signers, for the difference that init shows.
-func signerChange(old, now []string) string {
-	words := terminal.Diff(signerLines(old), signerLines(now))
-	if len(old) > 0 && len(now) == 0 {
-		words += "  ! a policy needs no signature any more\n"
-	}
-	return words
-}
-
-func signerLines(signers []string) string {
-	var b strings.Builder
-	for _, s := range signers {
-		fmt.Fprintf(&b, "policy signer %s\n", s)
-	}
-	return b.String()
 }

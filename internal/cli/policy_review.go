@@ -1,13 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"iter"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,13 +49,8 @@ part denies it. What no capability stands for is named and left out: no rule is 
 
 Without -o the rules go to stdout. With -o they go into a new file; one that is there is never overwritten.`,
 		Example: "  bailey policy import ~/.claude/settings.json .claude/settings.json -o policy",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return bailey.Invalid.New("want a file of lists",
-					"as in: bailey policy import ~/.claude/settings.json -o policy")
-			}
-			return nil
-		},
+		Args: CheckArgs(func(_ *cobra.Command, args []string) bool { return len(args) > 0 }, "want a file of lists",
+			"as in: bailey policy import ~/.claude/settings.json -o policy"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			made, err := importLists(args)
 			if err != nil {
@@ -199,11 +194,7 @@ hides. Dry runs are decided like calls. The exit code does not tell whether anyt
 			if err != nil {
 				return err
 			}
-			if a.JSON {
-				return a.Print(report)
-			}
-			writeReplay(a.Stdout, report)
-			return nil
+			return PrintAnswer(a, report, writeReplay)
 		},
 	}
 	s.addFlags(cmd)
@@ -239,17 +230,11 @@ func (a *App) withPastCalls(ctx context.Context, s *pastCallFilter, catalog *pac
 // writeReplay prints a table with one line for each kind of changed decision.
 func writeReplay(w io.Writer, r review.Report) {
 	if len(r.Changes) > 0 {
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "CALLS\tCAPABILITY\tWAS\tWOULD BE\tBECAUSE\tFIRST\tLAST")
-		for _, c := range r.Changes {
-			why := strings.Join(c.Rules, ", ")
-			if why == "" {
-				why = c.Reason
-			}
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Calls, terminal.TableCell(string(c.Capability)), c.From,
-				c.To, terminal.TableCell(why), terminal.Shown(string(c.First)), terminal.Shown(string(c.Last)))
-		}
-		t.Flush()
+		PrintTable(w, "CALLS\tCAPABILITY\tWAS\tWOULD BE\tBECAUSE\tFIRST\tLAST", r.Changes, func(c review.Change) []any {
+			why := cmp.Or(strings.Join(c.Rules, ", "), c.Reason)
+			return []any{c.Calls, terminal.TableCell(string(c.Capability)), c.From, c.To, terminal.TableCell(why),
+				terminal.Shown(string(c.First)), terminal.Shown(string(c.Last))}
+		})
 		fmt.Fprintln(w)
 	}
 	fmt.Fprintf(w, "%d calls: %d decided as they were, %d otherwise, %d not to be decided again\n", r.Calls, r.Same,

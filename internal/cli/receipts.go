@@ -3,11 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,22 +71,18 @@ func (a *App) showVerb() *cobra.Command {
 				return apitype.ShownReceipt{Record: page.Records[0]}, nil
 			}
 			return receiptsFrom(cmd.Context(), a, dir, apitype.ShowReceipt, apitype.ID{ID: args[0]}, copied,
-				func(r apitype.ShownReceipt) {
-					fmt.Fprintln(a.Stdout, terminal.IndentValue(r))
-				})
+				func(w io.Writer, r apitype.ShownReceipt) { fmt.Fprintln(w, terminal.IndentValue(r)) })
 		},
 	}
 	copyFlag(cmd, &dir)
 	return cmd
 }
 
-func (a *App) printReceipts(l apitype.ReceiptList) {
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	for _, r := range l.Receipts {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.StartedAt.Local().Format(time.DateTime), r.ID,
-			terminal.TableCell(string(r.Capability)+r.Below()), r.Status(), terminal.TableCell(r.Why()))
-	}
-	w.Flush()
+func (a *App) printReceipts(w io.Writer, l apitype.ReceiptList) {
+	PrintTable(w, "", l.Receipts, func(r apitype.ReceiptRow) []any {
+		return []any{r.StartedAt.Local().Format(time.DateTime), r.ID, terminal.TableCell(string(r.Capability) + r.Below()),
+			r.Status(), terminal.TableCell(r.Why())}
+	})
 	switch {
 	case len(l.Receipts) == 0:
 		fmt.Fprintln(a.Stderr, "bailey: no such receipts")
@@ -96,35 +92,22 @@ func (a *App) printReceipts(l apitype.ReceiptList) {
 }
 
 func (a *App) forgetVerb() *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
+	return a.OperatorVerb(&cobra.Command{
 		Use: "forget RECEIPT", Short: "Delete the stored arguments and output of a call",
 		Long: `Remove the long arguments and the output that are kept of a call, and the salts of their commitments. The
 receipt stays, with their lengths; that they were forgotten, and by whom, is an entry of the ledger, which
-verifies as before. Nobody can tell any more what they were, and nobody can bring them back.
-
-An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+verifies as before. Nobody can tell any more what they were, and nobody can bring them back.`,
 		Example: "  bailey receipts forget r-…",
 		Args:    OneArg("a receipt, as in: bailey receipts forget r-…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.forgetReceipt(cmd.Context(), args[0], yes)
+			f, err := Operate(cmd.Context(), a, "receipts forget", apitype.ForgetReceipt, apitype.ID{ID: args[0]},
+				"Forget what is kept of "+terminal.CutLine(args[0])+", for ever?")
+			if err != nil {
+				return err
+			}
+			return a.PrintLine(f, "forgotten of %s: %s\n", f.Receipt, strings.Join(f.Parts, ", "))
 		},
-	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
-}
-
-func (a *App) forgetReceipt(ctx context.Context, id string, yes bool) error {
-	f, err := Operate(ctx, a, "receipts forget", apitype.ForgetReceipt, apitype.ID{ID: id}, yes,
-		"Forget what is kept of "+terminal.CutLine(id)+", for ever?")
-	if err != nil {
-		return err
-	}
-	if a.JSON {
-		return a.Print(f)
-	}
-	fmt.Fprintf(a.Stdout, "forgotten of %s: %s\n", f.Receipt, strings.Join(f.Parts, ", "))
-	return nil
+	})
 }
 
 // copyFlag adds the flag for a ledger other than that of the home.
@@ -195,7 +178,7 @@ func (a *App) withSlowNotice(do func() error) error {
 
 // receiptsFrom looks up receipts in the index of the gateway or, if dir is set, in the copy of a ledger.
 func receiptsFrom[Request, Answer any](ctx context.Context, a *App, dir string, e localapi.Endpoint[Request, Answer],
-	q Request, copied func(ReceiptReader) (Answer, error), inWords func(Answer)) error {
+	q Request, copied func(ReceiptReader) (Answer, error), inWords func(io.Writer, Answer)) error {
 	if dir == "" {
 		if err := a.requireLedger(); err != nil {
 			return err
@@ -211,11 +194,7 @@ func receiptsFrom[Request, Answer any](ctx context.Context, a *App, dir string, 
 	if err != nil {
 		return err
 	}
-	if a.JSON {
-		return a.Print(answer)
-	}
-	inWords(answer)
-	return nil
+	return PrintAnswer(a, answer, inWords)
 }
 
 // receiptFilter is a filter for receipts, as given by flags.

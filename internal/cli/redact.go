@@ -24,8 +24,7 @@ import (
 type redactFlags struct {
 	session                string
 	restore, report, lines bool
-	yes                    bool
-	resumed                bool // --session is given, even if empty
+	resumed, yes           bool // --session is given, even if empty; --yes is given
 	words                  []string
 }
 
@@ -60,7 +59,7 @@ what comes out before you give it away.`,
 		Example: "  bailey redact < app.log > clean.log\n  bailey redact --restore --session s-… < answer.txt\n  kubectl config view --raw | bailey redact --report",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r.resumed, r.words = cmd.Flags().Changed("session"), args
+			r.resumed, r.words, r.yes = cmd.Flags().Changed("session"), args, a.Yes
 			return a.redactStdin(cmd.Context(), r)
 		},
 	}
@@ -69,9 +68,8 @@ what comes out before you give it away.`,
 	f.BoolVar(&r.restore, "restore", false, "give back what tokens of the session stand for")
 	f.BoolVar(&r.report, "report", false, "print what would be hidden instead of the text")
 	f.BoolVar(&r.lines, "jsonl", false, `take lines of {"text":"…"}`)
-	f.BoolVar(&r.yes, "yes", false, "with --restore: do not ask")
 	cmd.RegisterFlagCompletionFunc("session", cobra.NoFileCompletions)
-	return cmd
+	return a.YesFlag(cmd, "with --restore: do not ask")
 }
 
 // buildQuery checks the combination of flags and returns the query.
@@ -121,7 +119,7 @@ func (a *App) redactStdin(ctx context.Context, r redactFlags) error {
 	}
 	var op localapi.Operator
 	if r.restore {
-		if op, err = mayRestore(ctx, c, q.Session, r.yes); err != nil {
+		if op, err = a.mayRestore(ctx, c, q.Session); err != nil {
 			return err
 		}
 	}
@@ -155,14 +153,14 @@ func (a *App) printSummary(r redactFlags, done apitype.Redacted) error {
 }
 
 // mayRestore checks that the session exists and asks a person for confirmation.
-func mayRestore(ctx context.Context, c *localapi.Client, id bailey.SessionID, yes bool) (localapi.Operator, error) {
+func (a *App) mayRestore(ctx context.Context, c *localapi.Client, id bailey.SessionID) (localapi.Operator, error) {
 	s, err := apitype.ShowKeptSession.Ask(ctx, c, apitype.KeptQuery{Session: id})
 	if err != nil {
 		return "", err
 	}
 	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", terminal.Shown(string(id)),
-		countNoun(s.Texts, "text"))
-	return OperatorBeside(ctx, "redact --restore", question, "nothing was given back", yes)
+		apitype.Counts(s.Texts, "text"))
+	return a.OperatorBeside(ctx, "redact --restore", question, "nothing was given back")
 }
 
 // endInputOnInterrupt treats the first Ctrl-C as the end of the input. So `tail -f | bailey redact`, for example, still
@@ -220,7 +218,7 @@ func (a *App) printHidden(r apitype.Redacted) error {
 		fmt.Fprintf(a.Stderr, "bailey: %d hidden: %s\n", r.Hidden, strings.Join(parts, ", "))
 	}
 	if r.Escaped > 0 {
-		fmt.Fprintf(a.Stderr, "  %s escaped\n", countNoun(r.Escaped, "literal token"))
+		fmt.Fprintf(a.Stderr, "  %s escaped\n", apitype.Counts(r.Escaped, "literal token"))
 	}
 	if r.Lost > 0 {
 		fmt.Fprintf(a.Stderr, "  %d of them cannot be given back: a session holds %d texts, of %d MiB together\n",
@@ -242,7 +240,7 @@ func (a *App) printRestored(r apitype.Redacted) error {
 			Missed   []redact.Miss    `json:"missed,omitempty"`
 		}{true, r.Session, r.Restored, r.Left, r.Missed})
 	}
-	fmt.Fprintf(a.Stderr, "bailey: %s given back\n", countNoun(r.Restored, "token"))
+	fmt.Fprintf(a.Stderr, "bailey: %s given back\n", apitype.Counts(r.Restored, "token"))
 	if r.Left == 0 {
 		return nil
 	}
@@ -250,7 +248,7 @@ func (a *App) printRestored(r apitype.Redacted) error {
 	if r.Left == 1 {
 		stand = "it stands"
 	}
-	fmt.Fprintf(a.Stderr, "  %s left as %s\n", countNoun(r.Left, "token"), stand)
+	fmt.Fprintf(a.Stderr, "  %s left as %s\n", apitype.Counts(r.Left, "token"), stand)
 	for _, m := range r.Missed {
 		why := "is not spelt as a token; correct it or ask the model to copy tokens exactly"
 		if m.Spelt {
@@ -282,12 +280,4 @@ func (a *App) printFound(r apitype.Redacted) error {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t\n", h.Category, h.Finds, h.Distinct, h.Line)
 	}
 	return w.Flush()
-}
-
-// countNoun returns a number with its noun.
-func countNoun(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }

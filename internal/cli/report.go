@@ -79,11 +79,7 @@ func (a *App) reportVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.JSON {
-				return a.Print(r)
-			}
-			r.writePage(a.Stdout)
-			return nil
+			return PrintAnswer(a, r, func(w io.Writer, r *sessionReport) { r.writePage(w) })
 		},
 	}
 	copyFlag(cmd, &dir)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -104,27 +103,31 @@ func (a *App) printReply(r localapi.Reply) error {
 	}
 	if !a.JSON {
 		r.TellWalls(a.Stderr)
-	}
-	if r.Result != nil && r.Result.Truncated && !a.JSON {
-		fmt.Fprintf(a.Stderr, "bailey: the output was cut at %d bytes\n", bailey.OutputCap)
-		if r.Result.Narrow != "" {
-			fmt.Fprintf(a.Stderr, "  %s\n", r.Result.Narrow)
+		if r.Result != nil && r.Result.Truncated {
+			fmt.Fprintf(a.Stderr, "bailey: the output was cut at %d bytes\n", bailey.OutputCap)
+			if r.Result.Narrow != "" {
+				fmt.Fprintf(a.Stderr, "  %s\n", r.Result.Narrow)
+			}
 		}
 	}
-	if code := apitype.ReplyCode(r); code != apitype.ExitOK {
-		return Exit(code)
+	code := apitype.ReplyCode(r)
+	return ExitUnless(code == apitype.ExitOK, Exit(code), nil)
+}
+
+// CheckArgs returns an error with this message and hint if ok reports that the arguments are wrong.
+func CheckArgs(ok func(cmd *cobra.Command, args []string) bool, message, hint string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if !ok(cmd, args) {
+			return bailey.Invalid.New(message, hint)
+		}
+		return nil
 	}
-	return nil
 }
 
 // someArgs requires at least one argument, described by what.
 func someArgs(what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return bailey.Invalid.New("want an argument, got none", "name "+what)
-		}
-		return nil
-	}
+	return CheckArgs(func(_ *cobra.Command, args []string) bool { return len(args) > 0 }, "want an argument, got none",
+		"name "+what)
 }
 
 // OneArg requires exactly one argument, described by what.
@@ -138,56 +141,51 @@ func OneArg(what string) cobra.PositionalArgs {
 }
 
 func (a *App) capabilitiesVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "capabilities", Short: "List, show and search capabilities"}
+	return GroupVerb("capabilities", "List, show and search capabilities", "",
+		a.searchVerb(), a.capabilitiesList(), a.capabilitiesShow())
+}
+
+func (a *App) capabilitiesList() *cobra.Command {
 	var all bool
-	list := &cobra.Command{
-		Use: "list", Short: "List the capabilities whose programs are on this machine", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Show(cmd.Context(), a, apitype.ListCapabilities, localapi.None{}, func(l apitype.CapabilityList) {
-				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-				absent := 0
-				for _, c := range l.Capabilities {
-					if c.Absent && !all {
-						absent++
-						continue
-					}
-					kind := c.SideEffect
-					if c.Isolation == string(pack.Agent) {
-						kind += ", the agent's own"
-					}
-					if c.Isolation == string(pack.Open) {
-						kind += ", without a cage"
-					}
-					if c.Absent {
-						kind += ", not installed"
-					}
-					fmt.Fprintf(w, "%s\t%s\t%s\n", c.ID, kind, c.Description)
-				}
-				w.Flush()
-				if absent > 0 {
-					fmt.Fprintf(a.Stderr, "bailey: %d more are of programs that are not on this machine: --all\n",
-						absent)
-				}
-			})
-		},
-	}
-	list.Flags().BoolVar(&all, "all", false, "also those whose programs are not here")
-	cmd.AddCommand(a.searchVerb(), list,
-		&cobra.Command{
-			Use: "show CAPABILITY", Short: "Show one capability and its inputs", Args: OneArg("a capability"),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				return Show(cmd.Context(), a, apitype.ShowCapability, apitype.ID{ID: args[0]},
-					func(c apitype.Capability) {
-						fmt.Fprintf(a.Stdout,
-							"%s  %s\n\npack %s %s, risk %s, side effects %s, reversibility %s, isolation %s\n%s\n%s%s\ninputs %s\n",
-							c.ID, c.Description, c.Pack, c.Version, c.Risk, c.SideEffect, c.Reversibility, c.Isolation, describeProgram(c), describeEgress(c), describePreview(c), terminal.Indent(c.InputSchema))
-						if c.OutputSchema != nil {
-							fmt.Fprintf(a.Stdout, "output %s\n", terminal.Indent(c.OutputSchema))
-						}
-					})
-			},
+	cmd := &cobra.Command{Use: "list", Short: "List the capabilities whose programs are on this machine"}
+	cmd.Flags().BoolVar(&all, "all", false, "also those whose programs are not here")
+	return QueryVerb(a, cmd, apitype.ListCapabilities, nil, func(w io.Writer, l apitype.CapabilityList) {
+		absent := 0
+		PrintTable(w, "", l.Capabilities, func(c apitype.Capability) []any {
+			if c.Absent && !all {
+				absent++
+				return nil
+			}
+			kind := c.SideEffect
+			if c.Isolation == string(pack.Agent) {
+				kind += ", the agent's own"
+			}
+			if c.Isolation == string(pack.Open) {
+				kind += ", without a cage"
+			}
+			if c.Absent {
+				kind += ", not installed"
+			}
+			return []any{c.ID, kind, c.Description}
 		})
-	return cmd
+		if absent > 0 {
+			fmt.Fprintf(a.Stderr, "bailey: %d more are of programs that are not on this machine: --all\n", absent)
+		}
+	})
+}
+
+func (a *App) capabilitiesShow() *cobra.Command {
+	return QueryVerb(a, &cobra.Command{
+		Use: "show CAPABILITY", Short: "Show one capability and its inputs", Args: OneArg("a capability"),
+	}, apitype.ShowCapability, OneID, func(w io.Writer, c apitype.Capability) {
+		fmt.Fprintf(w,
+			"%s  %s\n\npack %s %s, risk %s, side effects %s, reversibility %s, isolation %s\n%s\n%s%s\ninputs %s\n",
+			c.ID, c.Description, c.Pack, c.Version, c.Risk, c.SideEffect, c.Reversibility, c.Isolation,
+			describeProgram(c), describeEgress(c), describePreview(c), terminal.Indent(c.InputSchema))
+		if c.OutputSchema != nil {
+			fmt.Fprintf(w, "output %s\n", terminal.Indent(c.OutputSchema))
+		}
+	})
 }
 
 // describeProgram describes the program that a call runs.
@@ -227,48 +225,36 @@ func (a *App) searchVerb() *cobra.Command {
 		Use: "search WORD...", Short: "Search capabilities by purpose, best match first",
 		Long:    "Find capabilities by words of their id, description and inputs: whole, begun or misspelt. The best comes\nfirst. That nothing fits is an answer and no error.",
 		Example: "  bailey capabilities search commits\n  bailey capabilities search what changed --limit 3 --json",
-		Args: func(_ *cobra.Command, args []string) error {
-			if strings.TrimSpace(strings.Join(args, "")) == "" || limit < 1 {
-				return bailey.Invalid.New("search wants a word, and a limit of at least 1",
-					"as in: bailey capabilities search commits")
-			}
-			return nil
-		},
+		Args: CheckArgs(func(_ *cobra.Command, args []string) bool {
+			return strings.TrimSpace(strings.Join(args, "")) != "" && limit >= 1
+		}, "search wants a word, and a limit of at least 1", "as in: bailey capabilities search commits"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.Client()
-			if err != nil {
-				return err
-			}
 			r := apitype.SearchRequest{Words: strings.Join(args, " "), Limit: limit}
-			l, err := apitype.SearchCapabilities.Ask(cmd.Context(), c, r)
+			l, err := Ask(cmd.Context(), a, apitype.SearchCapabilities, r)
 			if err != nil {
 				return err
 			}
-			return a.printSearch(l)
+			if len(l.Capabilities) == 0 {
+				fmt.Fprintln(a.Stderr, "bailey: nothing fits these words\n  bailey capabilities list shows all there is")
+			}
+			return PrintAnswer(a, l, func(w io.Writer, l apitype.SearchList) {
+				PrintTable(w, "", l.Capabilities, func(c apitype.SearchRow) []any {
+					return []any{c.ID, c.SideEffect, c.Description, "(" + strings.Join(c.Inputs, ", ") + ")"}
+				})
+			})
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 10, "how many at most")
 	return cmd
 }
 
-func (a *App) printSearch(l apitype.SearchList) error {
-	if len(l.Capabilities) == 0 {
-		fmt.Fprintln(a.Stderr, "bailey: nothing fits these words\n  bailey capabilities list shows all there is")
-	}
-	if a.JSON {
-		return a.Print(l)
-	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	for _, c := range l.Capabilities {
-		fmt.Fprintf(w, "%s\t%s\t%s\t(%s)\n", c.ID, c.SideEffect, c.Description, strings.Join(c.Inputs, ", "))
-	}
-	return w.Flush()
+func (a *App) toolsVerb() *cobra.Command {
+	return GroupVerb("tools", "Export tools for agents that do not use MCP", "", a.toolsExport())
 }
 
-func (a *App) toolsVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "tools", Short: "Export tools for agents that do not use MCP"}
+func (a *App) toolsExport() *cobra.Command {
 	var format string
-	export := &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "export", Short: "Print the tools in the format of a model's API", Args: cobra.NoArgs,
 		Long: `Write down the tools that an agent would be told of now, as JSON that a model's interface takes for its tools.
 
@@ -276,18 +262,13 @@ Formats: claude, openai and gemini have a definition for each capability, two-to
 The capability of a tool is its name with the first _ as a dot. A call of it is: bailey run CAPABILITY --json, and a search is:
 bailey capabilities search --json`,
 		Example: "  bailey tools export --format openai > tools.json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			r := apitype.ToolsRequest{Format: format}
-			return Show(cmd.Context(), a, apitype.ExportTools, r, func(tools json.RawMessage) {
-				fmt.Fprintln(a.Stdout, terminal.Indent(tools))
-			})
-		},
 	}
-	export.Flags().StringVar(&format, "format", "claude", "claude, gemini, openai or two-tool")
-	export.RegisterFlagCompletionFunc("format",
+	cmd.Flags().StringVar(&format, "format", "claude", "claude, gemini, openai or two-tool")
+	cmd.RegisterFlagCompletionFunc("format",
 		cobra.FixedCompletions(mcp.Formats(), cobra.ShellCompDirectiveNoFileComp))
-	cmd.AddCommand(export)
-	return cmd
+	return QueryVerb(a, cmd, apitype.ExportTools, func([]string) (apitype.ToolsRequest, error) {
+		return apitype.ToolsRequest{Format: format}, nil
+	}, func(w io.Writer, tools json.RawMessage) { fmt.Fprintln(w, terminal.Indent(tools)) })
 }
 
 // NewJailQuery returns the request that records the run of argv in cage. The places of the job are split into writable

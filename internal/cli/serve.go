@@ -106,7 +106,7 @@ func (a *App) sayServed(url string) error {
 }
 
 func (a *App) sessionVerb() *cobra.Command {
-	return &cobra.Command{
+	return QueryVerb(a, &cobra.Command{
 		Use: "session", Short: "Begin a session for calls of several commands",
 		Long: `Begin a session and print what makes the calls of a shell belong to it:
 
@@ -116,13 +116,9 @@ The calls of one session share a workspace, redaction tokens and budgets, and a 
 taken up again in it, after the gateway has ended too. Without it each bailey run is a session of its own.
 
 The gateway keeps a hash of the bearer alone. A session that nobody uses for eight hours has ended.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Show(cmd.Context(), a, apitype.BeginSession, localapi.None{}, func(b apitype.OwnSession) {
-				fmt.Fprintf(a.Stdout, "export %s=%s\n", localapi.SessionVariable, b.Bearer)
-			})
-		},
-	}
+	}, apitype.BeginSession, nil, func(w io.Writer, b apitype.OwnSession) {
+		fmt.Fprintf(w, "export %s=%s\n", localapi.SessionVariable, b.Bearer)
+	})
 }
 
 // sessionClient is a client whose MCP connections belong to one session, even across gateways: that of the environment, or

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -14,25 +15,31 @@ import (
 	"bailey/internal/terminal"
 )
 
-// approverChange describes the change of the approvers for the diff that init shows.
-func approverChange(old, now []settings.Approver) string {
-	words := terminal.Diff(approverLines(old), approverLines(now))
+// linesChange describes a change of a list of settings, for the difference that init shows. lines has one line for each of
+// them. gone is a warning if none is left.
+func linesChange[T any](old, now []T, line func(T) string, gone string) string {
+	text := func(list []T) string {
+		var lines []string
+		for _, v := range list {
+			lines = append(lines, line(v))
+		}
+		return strings.Join(lines, "\n")
+	}
+	words := terminal.Diff(text(old), text(now))
 	if len(old) > 0 && len(now) == 0 {
-		words += "  ! an answer needs no signature any more\n"
+		words += "  ! " + gone + "\n"
 	}
 	return words
 }
 
-func approverLines(approvers []settings.Approver) string {
-	var b strings.Builder
-	for _, a := range approvers {
-		fmt.Fprintf(&b, "approver %s", a.Line())
-		if len(a.Roles) > 0 {
-			fmt.Fprintf(&b, " with %s", strings.Join(a.Roles, ", "))
-		}
-		b.WriteByte('\n')
+func signerLine(s string) string { return "policy signer " + s }
+
+func approverLine(a settings.Approver) string {
+	line := "approver " + a.Line()
+	if len(a.Roles) > 0 {
+		line += " with " + strings.Join(a.Roles, ", ")
 	}
-	return b.String()
+	return line
 }
 
 // brokerChange describes a change of the broker, for the difference that init shows.
@@ -102,7 +109,7 @@ func ruleLines(c redact.Config) string {
 		lines = append(lines, wrapLines("hides "+p.Category+": ", p.Regexp)...)
 	}
 	for _, a := range c.Allow {
-		lines = append(lines, wrapLines("lets pass "+anyOr(a.Category)+": ", a.Regexp)...)
+		lines = append(lines, wrapLines("lets pass "+cmp.Or(a.Category, anyCategory)+": ", a.Regexp)...)
 	}
 	for _, w := range c.Without {
 		lines = append(lines, "does not hide "+w)
@@ -120,12 +127,8 @@ func wrapLines(head, text string) (lines []string) {
 	return lines
 }
 
-func anyOr(category redact.Category) string {
-	if category == "" {
-		return "ANY CATEGORY"
-	}
-	return category
-}
+// anyCategory stands for a rule without a category.
+const anyCategory = "ANY CATEGORY"
 
 // describeLoosened describes the values that old redacts and now does not.
 func describeLoosened(old, now redact.Config) string {
@@ -139,7 +142,7 @@ func describeLoosened(old, now redact.Config) string {
 	for _, a := range now.Allow {
 		if !slices.ContainsFunc(old.Allow,
 			func(b redact.Allow) bool { return a.Category == b.Category && a.Regexp == b.Regexp }) {
-			say("what is found as %s and matches %s as a whole is shown", anyOr(a.Category), a.Regexp)
+			say("what is found as %s and matches %s as a whole is shown", cmp.Or(a.Category, anyCategory), a.Regexp)
 		}
 	}
 	for _, p := range old.Patterns {
@@ -163,7 +166,7 @@ func describeLoosened(old, now redact.Config) string {
 func Passing(c redact.Config) []string {
 	list := slices.Clone(c.Without)
 	for _, a := range c.Allow {
-		list = append(list, anyOr(a.Category)+" "+a.Regexp)
+		list = append(list, cmp.Or(a.Category, anyCategory)+" "+a.Regexp)
 	}
 	return list
 }

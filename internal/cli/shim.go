@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -36,22 +35,19 @@ type shimList struct {
 }
 
 func (a *App) shimVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "shim", Short: "Install shims that turn a tool's own name into a call"}
-	cmd.AddCommand(a.shimChange("install", "Put a tool's name into the home's shims", apitype.InstallShims,
-		InstallShim),
-		a.shimChange("uninstall", "Take a tool's name out of the home's shims", apitype.UninstallShims,
-			uninstallShim), a.shimListVerb(), a.shimActivate())
-	return cmd
+	return GroupVerb("shim", "Install shims that turn a tool's own name into a call", "",
+		a.shimChange("install", "Put a tool's name into the home's shims", apitype.InstallShims, InstallShim),
+		a.shimChange("uninstall", "Take a tool's name out of the home's shims", apitype.UninstallShims, uninstallShim),
+		a.shimListVerb(), a.shimActivate())
 }
 
 func (a *App) shimChange(verb, short string, e localapi.Endpoint[apitype.ShimTools, localapi.None],
 	change func(localapi.Home, string) error) *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
+	return a.YesFlag(&cobra.Command{
 		Use: verb + " TOOL...", Short: short, Args: someArgs("a tool, as in: bailey shim " + verb + " git"),
 		Long: short + ".\n\nAn operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event " + e.Name + " comes first.",
 		RunE: func(cmd *cobra.Command, tools []string) error {
-			op, err := a.Operator("shim "+verb, yes)
+			op, err := a.Operator("shim " + verb)
 			if err != nil {
 				return err
 			}
@@ -76,18 +72,14 @@ func (a *App) shimChange(verb, short string, e localapi.Endpoint[apitype.ShimToo
 					return err
 				}
 			}
-			if a.JSON {
-				return a.Print(map[string]any{"ok": true, "dir": ShimDir(home), "tools": tools})
-			}
-			fmt.Fprintf(a.Stdout, "%sed %s\n", verb, strings.Join(tools, ", "))
+			hint := ""
 			if verb == "install" {
-				fmt.Fprintln(a.Stdout, "  bailey shim activate bash prints the line that puts them first in PATH")
+				hint = "  bailey shim activate bash prints the line that puts them first in PATH\n"
 			}
-			return nil
+			return a.PrintLine(map[string]any{"ok": true, "dir": ShimDir(home), "tools": tools}, "%sed %s\n%s", verb,
+				strings.Join(tools, ", "), hint)
 		},
-	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "beside BAILEY_OPERATOR=1, where there is no terminal")
-	return cmd
+	}, unaskedFlag)
 }
 
 func (a *App) shimListVerb() *cobra.Command {
@@ -102,17 +94,11 @@ func (a *App) shimListVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.JSON {
-				return a.Print(shimList{ShimDir(home), list})
-			}
-			w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-			for _, s := range list {
-				fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.State, terminal.Shown(s.Why))
-				if s.Cure != "" {
-					fmt.Fprintf(w, "\t\t→ %s\n", terminal.Shown(s.Cure))
-				}
-			}
-			return w.Flush()
+			return PrintAnswer(a, shimList{ShimDir(home), list}, func(w io.Writer, l shimList) {
+				PrintTable(w, "", l.Shims, func(s apitype.ShimEntry) []any {
+					return []any{s.Name, s.State, terminal.Shown(s.Why) + CureLine(s.Cure)}
+				})
+			})
 		},
 	}
 }
@@ -132,11 +118,7 @@ func (a *App) shimActivate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.JSON {
-				return a.Print(map[string]any{"ok": true, "line": line})
-			}
-			fmt.Fprintln(a.Stdout, line)
-			return nil
+			return a.PrintLine(map[string]any{"ok": true, "line": line}, "%s\n", line)
 		},
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -18,9 +17,7 @@ import (
 
 // sourceVerb is the group of commands for read-only hosts.
 func (a *App) sourceVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "source", Short: "Check commands for hosts that agents may only read"}
-	cmd.AddCommand(a.sourceCheckVerb())
-	return cmd
+	return GroupVerb("source", "Check commands for hosts that agents may only read", "", a.sourceCheckVerb())
 }
 
 func (a *App) sourceCheckVerb() *cobra.Command {
@@ -93,11 +90,7 @@ func (a *App) checkLine(args []string) error {
 	if !v.Allow {
 		return bailey.Denied.New(v.Reason, v.Hint)
 	}
-	if a.JSON {
-		return a.Print(v)
-	}
-	_, err := fmt.Fprintln(a.Stdout, v.Text)
-	return err
+	return a.PrintLine(v, "%s\n", v.Text)
 }
 
 // maxCheckLine is the most bytes of one line of source check --jsonl.

@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
@@ -61,10 +61,7 @@ gateway, and leaves nothing behind but what a hook's answers are recorded as.`,
 			if err != nil && s.Agents[0].State != apitype.ConfinedState {
 				return err
 			}
-			if a.JSON {
-				return a.Print(s)
-			}
-			return s.WriteSummary(a.Stdout)
+			return PrintAnswer(a, s, func(w io.Writer, s apitype.Status) { s.WriteSummary(w) })
 		},
 	}
 }
@@ -105,11 +102,7 @@ port: node_exporter's textfile collector takes the output of a timer.`,
 			if err != nil {
 				return withNoGatewayHint(home, err)
 			}
-			if a.JSON {
-				return a.Print(r)
-			}
-			_, err = fmt.Fprint(a.Stdout, r.Text)
-			return err
+			return a.PrintLine(r, "%s", r.Text)
 		},
 	}
 }
@@ -131,24 +124,19 @@ func (a *App) Warn(*cobra.Command, []string) {
 }
 
 func (a *App) budgetVerb() *cobra.Command {
-	return &cobra.Command{
-		Use: "budget", Short: "Show how much of their budgets agents have used", Args: cobra.NoArgs,
+	return QueryVerb(a, &cobra.Command{
+		Use: "budget", Short: "Show how much of their budgets agents have used",
 		Long: `Show each budget of the policy, and what was used of it since when. Budgets stand in budgets.yaml of the policy's
 directory and take effect by "bailey policy apply".`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Show(cmd.Context(), a, apitype.ListBudgets, localapi.None{}, a.budgetWords)
-		},
-	}
+	}, apitype.ListBudgets, nil, printBudgets)
 }
 
-func (a *App) budgetWords(s apitype.Spendings) {
+func printBudgets(w io.Writer, s apitype.Spendings) {
 	if len(s.Budgets) == 0 {
-		fmt.Fprintln(a.Stdout, "the policy sets no budget")
+		fmt.Fprintln(w, "the policy sets no budget")
 		return
 	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "BUDGET\tOF\tCALLS\tAT ONE TIME\tRAN\tCPU\tOUTPUT\tUNTIL")
-	for _, b := range s.Budgets {
+	PrintTable(w, "BUDGET\tOF\tCALLS\tAT ONE TIME\tRAN\tCPU\tOUTPUT\tUNTIL", s.Budgets, func(b apitype.Spending) []any {
 		of := ""
 		for _, word := range []string{string(b.Session), b.Agent, b.Person, string(b.Capability)} {
 			if word != "" {
@@ -162,13 +150,11 @@ func (a *App) budgetWords(s apitype.Spendings) {
 		case !b.Limit.Session || b.Since.IsZero():
 			until = "-"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", terminal.TableCell(b.Budget),
-			cmp.Or(strings.TrimSpace(of), "-"),
+		return []any{terminal.TableCell(b.Budget), cmp.Or(strings.TrimSpace(of), "-"),
 			ofBound(b.Calls, b.Limit.Calls), ofBound(b.Open, b.Limit.Concurrent),
-			ofBound(b.Wall.Round(time.Millisecond), b.Limit.Wall), ofBound(b.CPU.Round(time.Millisecond),
-				b.Limit.CPU), ofBound(b.Output, b.Limit.Output), until)
-	}
-	w.Flush()
+			ofBound(b.Wall.Round(time.Millisecond), b.Limit.Wall),
+			ofBound(b.CPU.Round(time.Millisecond), b.Limit.CPU), ofBound(b.Output, b.Limit.Output), until}
+	})
 }
 
 // ofBound formats the usage of a budget, with the limit if there is one.
@@ -180,37 +166,30 @@ func ofBound[T comparable](used, bound T) string {
 }
 
 func (a *App) killVerb() *cobra.Command {
-	return &cobra.Command{
+	return QueryVerb(a, &cobra.Command{
 		Use: "kill [REASON]", Short: "Stop all calls now",
 		Long: `End every call under way at once, and refuse every later one, until an operator says "bailey resume". It holds over
 a restart of the gateway. REASON is told to agents, and stands in the receipts.`,
 		Example: `  bailey kill "the agent deletes what it should not"`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			reason := strings.Join(args, " ")
-			if len(reason) > apitype.MaxKillReason || !utf8.ValidString(reason) {
-				return bailey.Invalid.Errorf("say less; bailey kill alone will do",
-					"a reason is at most %d bytes of UTF-8", apitype.MaxKillReason)
-			}
-			return Show(cmd.Context(), a, apitype.KillCalls, apitype.KillRequest{Reason: reason},
-				func(k apitype.Killed) {
-					fmt.Fprintf(a.Stdout, "stopped: %s ended; every call is refused until you say: bailey resume\n",
-						apitype.Counts(k.Calls, "call"))
-				})
-		},
-	}
+	}, apitype.KillCalls, func(args []string) (apitype.KillRequest, error) {
+		reason := strings.Join(args, " ")
+		if len(reason) > apitype.MaxKillReason || !utf8.ValidString(reason) {
+			return apitype.KillRequest{}, bailey.Invalid.Errorf("say less; bailey kill alone will do",
+				"a reason is at most %d bytes of UTF-8", apitype.MaxKillReason)
+		}
+		return apitype.KillRequest{Reason: reason}, nil
+	}, func(w io.Writer, k apitype.Killed) {
+		fmt.Fprintf(w, "stopped: %s ended; every call is refused until you say: bailey resume\n",
+			apitype.Counts(k.Calls, "call"))
+	})
 }
 
 func (a *App) resumeVerb() *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
+	return a.OperatorVerb(&cobra.Command{
 		Use: "resume", Short: "Allow calls again after kill", Args: cobra.NoArgs,
-		Long: "Carry calls again. What was ended stays ended.\n\nAn operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.",
+		Long: "Carry calls again. What was ended stays ended.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			op, err := a.Operator("resume", yes)
-			if err != nil {
-				return err
-			}
-			c, err := a.Client()
+			op, c, err := a.OperatorClient("resume")
 			if err != nil {
 				return err
 			}
@@ -218,7 +197,7 @@ func (a *App) resumeVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if now.Killed != nil && !yes {
+			if now.Killed != nil && !a.Yes {
 				fmt.Fprintln(a.Dialog(), apitype.KilledText(*now.Killed))
 				if err := a.Confirm(cmd.Context(), "Carry calls again?"); err != nil {
 					return err
@@ -228,13 +207,7 @@ func (a *App) resumeVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.JSON {
-				return a.Print(map[string]any{"ok": true, "was": was})
-			}
-			_, err = fmt.Fprintln(a.Stdout, "calls are carried again")
-			return err
+			return a.PrintLine(map[string]any{"ok": true, "was": was}, "calls are carried again\n")
 		},
-	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	})
 }

@@ -22,7 +22,7 @@ import (
 
 func (a *App) tuiVerb() *cobra.Command {
 	var key string
-	var plain, yes bool
+	var plain bool
 	cmd := &cobra.Command{
 		Use: "tui", Short: "Show questions, calls, receipts and grants on one screen", Args: cobra.NoArgs,
 		Long: `Show what waits for a person, what runs, what was done, which grants stand, and the switch that stops everything, in a
@@ -36,19 +36,19 @@ are words. Every dialog begins at No.`,
 		Example: "  bailey tui --key ~/.ssh/id_ed25519_sk\n  bailey tui --plain",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plain = plain || os.Getenv("TERM") == "dumb"
-			if err := a.checkScreen(plain, yes); err != nil {
+			if err := a.checkScreen(plain); err != nil {
 				return err
 			}
 			c, err := a.Client()
 			if err != nil {
 				return err
 			}
-			desk := &tuiBackend{app: a, home: c.Home, yes: yes}
+			desk := &tuiBackend{app: a, home: c.Home}
 			// the first query starts a gateway
 			if _, err := apitype.ShowPresent.Ask(cmd.Context(), c, localapi.None{}); err != nil {
 				return err
 			}
-			conf := tui.Config{Look: desk, Hand: desk, Color: os.Getenv("NO_COLOR") == "", Yes: yes}
+			conf := tui.Config{Look: desk, Hand: desk, Color: os.Getenv("NO_COLOR") == "", Yes: a.Yes}
 			if key != "" {
 				conf.Key = terminal.CutLine(key)
 				conf.Sign = func(ctx context.Context, text string) (string, error) { return signAnswer(ctx, key, text) }
@@ -65,19 +65,18 @@ are words. Every dialog begins at No.`,
 	f := cmd.Flags()
 	f.StringVar(&key, "key", "", "sign answers with this SSH key, a `file`")
 	f.BoolVar(&plain, "plain", false, "line by line")
-	f.BoolVar(&yes, "yes", false, "with --plain: do not ask")
-	return cmd
+	return a.YesFlag(cmd, "with --plain: do not ask")
 }
 
 // checkScreen returns an error if the screen cannot be shown here.
-func (a *App) checkScreen(plain, yes bool) error {
+func (a *App) checkScreen(plain bool) error {
 	switch {
 	case a.JSON:
 		return bailey.Invalid.New("tui is for people and has no JSON",
 			"bailey approvals list --json, bailey status --json and bailey receipts list --json have")
 	case plain:
 		return nil
-	case yes:
+	case a.Yes:
 		return bailey.Invalid.New("--yes goes with --plain alone: a screen asks", "leave it out")
 	case !terminal.Is(os.Stdin) || !terminal.Is(os.Stdout):
 		return bailey.Invalid.New("tui wants a terminal: "+noTerminal(), "bailey tui --plain goes line by line")
@@ -88,7 +87,7 @@ func (a *App) checkScreen(plain, yes bool) error {
 // act sends an operator command, if the user has the right.
 func act[Request, Answer any](ctx context.Context, d *tuiBackend, e localapi.Endpoint[Request, Answer],
 	r Request) (out Answer, err error) {
-	op, err := d.app.Operator(e.Name, d.yes)
+	op, err := d.app.Operator(e.Name)
 	if err != nil {
 		return out, err
 	}
@@ -102,7 +101,7 @@ func (d *tuiBackend) Grant(ctx context.Context, q tui.Question, signature string
 	if err != nil {
 		return "", err
 	}
-	return answerText(answerResult{ID: q.ID, Tally: tally, waited: q.Waits})
+	return answerResult{Tally: tally, waited: q.Waits}.text(), nil
 }
 
 func (d *tuiBackend) Deny(ctx context.Context, id bailey.ApprovalID, reason string) (string, error) {
@@ -110,14 +109,7 @@ func (d *tuiBackend) Deny(ctx context.Context, id bailey.ApprovalID, reason stri
 	if err != nil {
 		return "", err
 	}
-	return answerText(answerResult{ID: id, Tally: tally})
-}
-
-// answerText returns the text that bailey approve or bailey deny prints for an answer.
-func answerText(out answerResult) (string, error) {
-	var b bytes.Buffer
-	err := (&App{Stdout: &b}).printAnswer(out)
-	return strings.TrimSpace(b.String()), err
+	return answerResult{Tally: tally}.text(), nil
 }
 
 func (d *tuiBackend) Revoke(ctx context.Context, id bailey.GrantID) (string, error) {
@@ -145,7 +137,6 @@ func (d *tuiBackend) Wake(ctx context.Context) error {
 type tuiBackend struct {
 	app  *App
 	home localapi.Home
-	yes  bool
 }
 
 func (d *tuiBackend) newClient() *localapi.Client { return &localapi.Client{Home: d.home} }

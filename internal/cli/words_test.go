@@ -20,7 +20,7 @@ func TestShowsNothingStrange(t *testing.T) {
 	shown.Outcome = &bailey.Outcome{Status: bailey.Failed, Reason: hostile}
 	whole := terminal.IndentValue(shown)
 	var out strings.Builder
-	(&App{Stdout: &out, Stderr: &out}).printReceipts(apitype.NewReceiptList(receipts.Page{Records: []receipts.Record{shown.Record}}))
+	(&App{Stderr: &out}).printReceipts(&out, apitype.NewReceiptList(receipts.Page{Records: []receipts.Record{shown.Record}}))
 	for _, text := range []string{whole, out.String()} {
 		if i := strings.IndexFunc(strings.ReplaceAll(text, "\n", ""), terminal.Strange); i >= 0 {
 			t.Errorf("%q reaches the terminal", text)
@@ -41,7 +41,7 @@ func TestDryRunIsNoCall(t *testing.T) {
 		r := receipts.Record{}
 		r.Intent.DryRun, r.Outcome = true, &bailey.Outcome{Status: status}
 		var out strings.Builder
-		(&App{Stdout: &out, Stderr: &out}).printReceipts(apitype.NewReceiptList(receipts.Page{Records: []receipts.Record{r}}))
+		(&App{Stderr: &out}).printReceipts(&out, apitype.NewReceiptList(receipts.Page{Records: []receipts.Record{r}}))
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q lacks %q", &out, want)
 		}

@@ -47,7 +47,7 @@ func ReadNamed(name string, most int64) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, &fs.PathError{Op: "read", Path: name, Err: errors.New("it is no regular file")}
 	}
-	f, err := os.Open(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|NoWait, 0) // by now it may have become a pipe
 	if err != nil {
 		return nil, err
 	}

@@ -92,3 +92,17 @@ func giveTo(root *os.Root, f *os.File, name string) error {
 	}
 	return nil
 }
+
+// Create writes a new file durably. If a file or a symlink of that name exists, the error is [fs.ErrExist]; after any
+// other error nothing remains.
+func Create(name string, content []byte, perm fs.FileMode) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|NoFollow, perm)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		os.Remove(name)
+	}
+	return err
+}

@@ -70,8 +70,8 @@ type keyring struct {
 }
 
 func (s *Server) newKeyring(home localapi.Home) keyring {
- return keyring{notary.KeyFiles{Dir: home.Keys()}, func() *settings.Broker {
- return s.settings.Applied().Broker
+	return keyring{notary.KeyFiles{Dir: home.Keys()}, func() *settings.Broker {
+		return s.settings.Applied().Broker
 	}}
 }
 

@@ -168,8 +168,8 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	if s.notary, err = openNotary(home, s.ledger, signed, s.newKeyring(home)); err != nil {
 		return nil, err
 	}
- s.index = index.New(index.Config{Path: home.Index(), Ledger: s.ledger, Log: s.Log})
- s.closeAtEnd("index of receipts", s.index.Close)
+	s.index = index.New(index.Config{Path: home.Index(), Ledger: s.ledger, Log: s.Log})
+	s.closeAtEnd("index of receipts", s.index.Close)
 	if s.Catalog == nil {
 		var found []packstore.Finding
 		if s.Catalog, found, err = openCatalog(home, s.scribe.lore.Packs); err != nil {

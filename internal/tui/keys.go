@@ -99,7 +99,7 @@ func (m *Model) reloadScreen() tea.Cmd {
 	switch {
 	case m.fault != nil:
 		m.setNotice("starting the gateway…")
-		return m.ctxCmd(func(ctx context.Context) tea.Msg { return doneMsg{"", m.c.Hand.Wake(ctx)} })
+		return load(m, func(ctx context.Context) (string, error) { return "", m.c.Hand.Wake(ctx) }, m.finishAction)
 	case len(m.over) > 0:
 		return m.lookOnce()
 	case tabs[m.tab] == "receipts":

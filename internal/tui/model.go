@@ -86,34 +86,20 @@ func (m *Model) topScreen() screen {
 	return m.tabScreens()[m.tab]
 }
 
-type (
-	nowMsg struct {
-		now Now
-		err error
+// thenMsg continues in the event loop with the result of work that was done outside of it.
+type thenMsg func() tea.Cmd
+
+// load runs a slow function outside the event loop, and then passes its result to then, in the event loop.
+func load[T any](m *Model, get func(context.Context) (T, error), then func(T, error) tea.Cmd) tea.Cmd {
+	ctx := m.ctx
+	return func() tea.Msg {
+		v, err := get(ctx)
+		return thenMsg(func() tea.Cmd { return then(v, err) })
 	}
-	tickMsg     struct{}
-	questionMsg struct {
-		q    Question
-		last *Question
-		err  error
-	}
-	previousMsg struct {
-		id   bailey.ApprovalID
-		last *Question
-	}
-	signedMsg struct {
-		q         Question
-		signature string
-		err       error
-	}
-	doneMsg struct {
-		words string
-		err   error
-	}
-)
+}
 
 // Init starts the first query.
-func (m *Model) Init() tea.Cmd { return m.queryState() }
+func (m *Model) Init() tea.Cmd { return m.queryRegularly() }
 
 // Update processes one message.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -126,72 +112,43 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if m.prompt != nil && m.dialog == nil {
 			m.prompt.appendText(msg.Content)
 		}
-	case tickMsg:
-		return m, m.queryState()
-	case nowMsg:
-		return m, tea.Batch(m.storeState(msg), m.scheduleQuery())
-	case onceMsg:
-		return m, m.storeState(nowMsg(msg))
-	case questionMsg:
-		return m, m.showQuestion(msg)
-	case previousMsg:
-		m.attachPrevious(msg)
-	case receiptsMsg:
-		m.receipts.setPage(msg)
-	case receiptMsg:
-		m.pushScreen(&textScreen{title: "Receipt " + string(msg.id), body: msg.lines}, msg.err)
-	case verdictMsg:
-		title := "The ledger holds"
-		if !msg.v.OK {
-			title = "THE LEDGER DOES NOT HOLD"
-		}
-		m.pushScreen(&textScreen{title: title, body: msg.v.Lines, bad: !msg.v.OK}, msg.err)
-	case grantsMsg:
-		m.grants.setGrants(msg)
-	case signedMsg:
-		return m, m.sendSigned(msg)
-	case doneMsg:
-		return m, m.finishAction(msg)
+	case thenMsg:
+		return m, msg()
 	}
 	return m, nil
 }
 
-// ctxCmd runs a slow function outside the event loop.
-func (m *Model) ctxCmd(do func(context.Context) tea.Msg) tea.Cmd {
-	ctx := m.ctx
-	return func() tea.Msg { return do(ctx) }
-}
-
-// scheduleQuery schedules the next query. It must be called only after a query has returned, so that queries never overlap.
-func (m *Model) scheduleQuery() tea.Cmd {
-	if m.c.Every < 0 {
-		return nil
-	}
-	return tea.Tick(m.c.queryInterval(), func(time.Time) tea.Msg { return tickMsg{} })
-}
-
-func (m *Model) queryState() tea.Cmd {
-	return m.ctxCmd(func(ctx context.Context) tea.Msg {
-		now, err := m.c.Look.Now(ctx)
-		return nowMsg{now, err}
+// queryRegularly queries the state, and schedules the next query when this one has returned, so that queries never
+// overlap.
+func (m *Model) queryRegularly() tea.Cmd {
+	return load(m, m.c.Look.Now, func(now Now, err error) tea.Cmd {
+		cmd := m.storeState(now, err)
+		if m.c.Every < 0 {
+			return cmd
+		}
+		next := func(time.Time) tea.Msg { return thenMsg(m.queryRegularly) }
+		return tea.Batch(cmd, tea.Tick(m.c.queryInterval(), next))
 	})
 }
 
+// lookOnce queries the state outside the regular schedule.
+func (m *Model) lookOnce() tea.Cmd { return load(m, m.c.Look.Now, m.storeState) }
+
 // storeState stores the result of a query, and rings once for each new question.
-func (m *Model) storeState(msg nowMsg) tea.Cmd {
-	if m.fault = msg.err; msg.err != nil {
+func (m *Model) storeState(now Now, err error) tea.Cmd {
+	if m.fault = err; err != nil {
 		return nil
 	}
-	m.now = msg.now
-	m.inbox.setQuestions(msg.now.Questions)
+	m.now = now
+	m.inbox.setQuestions(now.Questions)
 	for _, s := range m.over {
 		if q, ok := s.(*questionScreen); ok {
-			q.updateFrom(msg.now.Questions)
+			q.updateFrom(now.Questions)
 		}
 	}
 	first, fresh := m.known == nil, []Question{}
 	known := map[bailey.ApprovalID]bool{}
-	for _, q := range msg.now.Questions {
+	for _, q := range now.Questions {
 		if known[q.ID] = true; !first && !m.known[q.ID] {
 			fresh = append(fresh, q)
 		}
@@ -209,16 +166,15 @@ func (m *Model) storeState(msg nowMsg) tea.Cmd {
 func (m *Model) hasOpenDialog() bool { return m.dialog != nil || m.prompt != nil }
 
 // pushScreen opens a screen on top, or reports the error.
-func (m *Model) pushScreen(s screen, err error) {
-	if m.hasOpenDialog() {
-		return
-	}
-	if err != nil {
+func (m *Model) pushScreen(s screen, err error) tea.Cmd {
+	switch {
+	case m.hasOpenDialog():
+	case err != nil:
 		m.setNotice(inWords(err))
-		return
+	default:
+		m.said, m.over = "", append(m.over, s)
 	}
-	m.said = ""
-	m.over = append(m.over, s)
+	return nil
 }
 
 func (m *Model) setNotice(words string) { m.said = words }
@@ -233,29 +189,18 @@ func (m *Model) openDialog(d *dialog) tea.Cmd {
 // runAction executes an action of the person, once.
 func (m *Model) runAction(do func(context.Context) (string, error)) tea.Cmd {
 	m.setNotice("telling the gateway…")
-	return m.ctxCmd(func(ctx context.Context) tea.Msg {
-		words, err := do(ctx)
-		return doneMsg{words, err}
-	})
-}
-
-// sendSigned sends the answer with its signature.
-func (m *Model) sendSigned(msg signedMsg) tea.Cmd {
-	if msg.err != nil {
-		return m.finishAction(doneMsg{"", msg.err})
-	}
-	return m.runAction(func(ctx context.Context) (string, error) { return m.c.Hand.Grant(ctx, msg.q, msg.signature) })
+	return load(m, do, m.finishAction)
 }
 
 // finishAction reports the result of an action, and queries again.
-func (m *Model) finishAction(msg doneMsg) tea.Cmd {
-	m.setNotice(msg.words)
-	if msg.err != nil {
-		m.setNotice(inWords(msg.err))
+func (m *Model) finishAction(words string, err error) tea.Cmd {
+	m.setNotice(words)
+	if err != nil {
+		m.setNotice(inWords(err))
 	}
 	if n := len(m.over); n > 0 {
 		if q, ok := m.over[n-1].(*questionScreen); ok && q.sent {
-			if q.sent = false; msg.err == nil {
+			if q.sent = false; err == nil {
 				m.over = m.over[:n-1]
 			}
 		}
@@ -265,14 +210,6 @@ func (m *Model) finishAction(msg doneMsg) tea.Cmd {
 		cmds = append(cmds, m.grants.loadGrants(m))
 	}
 	return tea.Batch(cmds...)
-}
-
-// onceMsg is the result of a query outside the regular schedule.
-type onceMsg nowMsg
-
-func (m *Model) lookOnce() tea.Cmd {
-	look := m.queryState()
-	return func() tea.Msg { return onceMsg(look().(nowMsg)) }
 }
 
 // inWords returns an error as text for a person, with its remedy.

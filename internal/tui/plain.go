@@ -2,6 +2,7 @@ package tui
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,6 +99,14 @@ func (t *lineReader) requestLine() {
 func (t *lineReader) stopReading() { close(t.asked) }
 
 func (s *plainScreen) printLine(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
+
+// printEscaped is like printLine. It escapes the arguments, which are foreign texts.
+func (s *plainScreen) printEscaped(format string, args ...any) {
+	for i, v := range args {
+		args[i] = escapeText(fmt.Sprint(v))
+	}
+	s.printLine(format, args...)
+}
 
 // refreshState queries the state, and announces each new question once, with a bell.
 func (s *plainScreen) refreshState(ctx context.Context, announce bool) {
@@ -313,13 +322,10 @@ func (s *plainScreen) grantQuestion(ctx context.Context, q Question) {
 
 // printOutcome reports the result of an action.
 func (s *plainScreen) printOutcome(words string, err error) {
-	switch {
-	case err != nil:
-		s.printLine("It was not done: %s", escapeText(inWords(err)))
-	case words != "":
-		s.printLine("%s", escapeText(words))
-	default:
-		s.printLine("Done.")
+	if err != nil {
+		s.printEscaped("It was not done: %s", inWords(err))
+	} else {
+		s.printEscaped("%s", cmp.Or(words, "Done."))
 	}
 }
 
@@ -330,7 +336,7 @@ func (s *plainScreen) printSection(title string, lines []string, err error) {
 	}
 	s.printLine("%s", title)
 	for _, l := range lines {
-		s.printLine("%s", escapeText(l))
+		s.printEscaped("%s", l)
 	}
 }
 
@@ -339,16 +345,14 @@ func (s *plainScreen) printLiveCalls() {
 		s.printLine("No call is under way.")
 	}
 	for _, c := range s.now.Calls {
-		s.printLine("%s by %s over %s, for %s, receipt %s", escapeText(string(c.Capability)), escapeText(c.Agent),
-			escapeText(c.Door), shortDuration(s.c.currentTime().Sub(c.Since)), escapeText(string(c.Receipt)))
+		s.printEscaped("%s by %s over %s, for %s, receipt %s", c.Capability, c.Agent, c.Door,
+			shortDuration(s.c.currentTime().Sub(c.Since)), c.Receipt)
 	}
 	for _, a := range s.now.Walls {
-		s.printLine("%s inside the wall of %s, for %s", escapeText(a.Agent), escapeText(a.Project),
-			shortDuration(s.c.currentTime().Sub(a.Since)))
+		s.printEscaped("%s inside the wall of %s, for %s", a.Agent, a.Project, shortDuration(s.c.currentTime().Sub(a.Since)))
 	}
 	for _, r := range s.now.Refused {
-		s.printLine("%s was refused inside the wall: %s %s", escapeText(r.Agent), escapeText(r.Reason),
-			escapeText(r.Hint))
+		s.printEscaped("%s was refused inside the wall: %s %s", r.Agent, r.Reason, r.Hint)
 	}
 }
 
@@ -363,8 +367,7 @@ func (s *plainScreen) printReceipts(ctx context.Context, words string, before ui
 		s.printLine("No such receipts.")
 	}
 	for _, r := range page.Rows {
-		s.printLine("%s %s %s: %s %s", r.Started.UTC().Format(time.DateTime), escapeText(string(r.ID)),
-			escapeText(string(r.Capability)), escapeText(r.Status), escapeText(r.Why))
+		s.printEscaped("%s %s %s: %s %s", r.Started.UTC().Format(time.DateTime), r.ID, r.Capability, r.Status, r.Why)
 	}
 	if page.Next > 0 {
 		s.printLine("There are more: say more.")
@@ -381,7 +384,7 @@ func (s *plainScreen) printGrants(ctx context.Context) {
 		s.printLine("No grant stands.")
 	}
 	for _, g := range list {
-		s.printLine("%s: %s to %s until %s, %s", escapeText(string(g.ID)), escapeText(string(g.Capability)),
-			escapeText(g.Agent), g.Until.UTC().Format(time.RFC3339), escapeText(g.termsText()))
+		s.printEscaped("%s: %s to %s until %s, %s", g.ID, g.Capability, g.Agent, g.Until.UTC().Format(time.RFC3339),
+			g.termsText())
 	}
 }

@@ -206,13 +206,20 @@ func (signCommand) SetStderr(io.Writer) {}
 func (m *Model) signQuestion(q Question) tea.Cmd {
 	var signature string
 	run := signCommand(func() (err error) { signature, err = m.c.Sign(m.ctx, q.Text); return err })
-	return m.lend(run, func(err error) tea.Msg { return signedMsg{q, signature, err} })
+	return m.lend(run, func(err error) tea.Msg {
+		return thenMsg(func() tea.Cmd {
+			if err != nil {
+				return m.finishAction("", err)
+			}
+			return m.runAction(func(ctx context.Context) (string, error) { return m.c.Hand.Grant(ctx, q, signature) })
+		})
+	})
 }
 
 // loadQuestion loads a complete question, and the previous question of the same kind.
 func (m *Model) loadQuestion(id bailey.ApprovalID) tea.Cmd {
 	last, fetch := m.lastBefore(id)
-	return m.ctxCmd(func(ctx context.Context) tea.Msg {
+	return load(m, func(ctx context.Context) (Question, error) {
 		q, err := m.c.Look.Question(ctx, id)
 		if err == nil && last == nil && fetch != "" {
 			// it may just have ended; then there is nothing to compare with
@@ -220,8 +227,8 @@ func (m *Model) loadQuestion(id bailey.ApprovalID) tea.Cmd {
 				last = &l
 			}
 		}
-		return questionMsg{q, last, err}
-	})
+		return q, err
+	}, func(q Question, err error) tea.Cmd { return m.showQuestion(q, last, err) })
 }
 
 // lastBefore returns the latest earlier question about the same capability of the same agent, as far as this program
@@ -255,13 +262,13 @@ const mostRemembered = 64
 
 // showQuestion shows a question. It replaces another question on top, so that stepping through similar ones does not stack
 // them. If no question to compare with is known, it searches earlier ones.
-func (m *Model) showQuestion(msg questionMsg) tea.Cmd {
+func (m *Model) showQuestion(q Question, last *Question, err error) tea.Cmd {
 	if m.hasOpenDialog() {
 		return nil
 	}
-	if msg.err == nil {
-		m.before = slices.DeleteFunc(m.before, func(q Question) bool { return q.ID == msg.q.ID })
-		if m.before = append(m.before, msg.q); len(m.before) > mostRemembered {
+	if err == nil {
+		m.before = slices.DeleteFunc(m.before, func(o Question) bool { return o.ID == q.ID })
+		if m.before = append(m.before, q); len(m.before) > mostRemembered {
 			m.before = slices.Delete(m.before, 0, 1)
 		}
 		if n := len(m.over); n > 0 {
@@ -270,24 +277,18 @@ func (m *Model) showQuestion(msg questionMsg) tea.Cmd {
 			}
 		}
 	}
-	m.pushScreen(&questionScreen{q: msg.q, last: msg.last}, msg.err)
-	if msg.err != nil || msg.last != nil {
+	m.pushScreen(&questionScreen{q: q, last: last}, err)
+	if err != nil || last != nil {
 		return nil
 	}
-	return m.ctxCmd(func(ctx context.Context) tea.Msg {
-		last, err := m.c.Look.Before(ctx, msg.q)
-		if err != nil {
-			last = nil // the comparison is only an aid, not a part of the question
-		}
-		return previousMsg{msg.q.ID, last}
-	})
-}
-
-// attachPrevious adds the found question to the one that it is for, if that is still visible.
-func (m *Model) attachPrevious(msg previousMsg) {
-	if q, ok := m.topScreen().(*questionScreen); ok && q.q.ID == msg.id && q.last == nil {
-		q.last = msg.last
-	}
+	return load(m, func(ctx context.Context) (*Question, error) { return m.c.Look.Before(ctx, q) },
+		func(last *Question, err error) tea.Cmd {
+			// the comparison is only an aid, not a part of the question, which may no longer be visible
+			if top, ok := m.topScreen().(*questionScreen); ok && err == nil && top.q.ID == q.ID && top.last == nil {
+				top.last = last
+			}
+			return nil
+		})
 }
 
 // diffLines returns the changes from old to now: removed lines with "- ", added lines with "+ ". Unchanged lines are

@@ -79,27 +79,40 @@ func (s *inboxScreen) renderLines(m *Model, w, h int) []string {
 	if len(s.groups) == 0 {
 		return []string{"", "Nothing waits for you."}
 	}
-	var out []string
-	rows := max(1, h/2)
-	from := s.cursor.firstVisible(len(s.groups), rows)
-	for n := from; n < min(len(s.groups), from+rows); n++ {
-		out = append(out, s.groups[n].rowLines(m, n == s.cursor.at, w)...)
-	}
-	return out
+	return renderRows(&s.cursor, s.groups, h/2, func(g questionGroup, on bool) []string { return g.rowLines(m, on, w) })
 }
 
 // rowLines returns a group on two lines: the call, and the state that is known without its text.
 func (g questionGroup) rowLines(m *Model, on bool, w int) []string {
-	q, mark := g[0], "  "
+	q := g[0]
 	name := string(q.Call)
 	if len(g) > 1 {
 		name += fmt.Sprintf(" ×%d", len(g))
 	}
-	if on {
-		mark = m.ink.bold("▸ ")
-	}
 	head := m.ink.bold(escapeText(name)) + "  by " + escapeText(q.Agent) + "  " + escapeText(strings.TrimSpace(q.Given))
-	return []string{truncateLine(mark+head, w), truncateLine("    "+m.ink.faint(q.statusText(m.c.currentTime())), w)}
+	return m.ink.twoLines(on, head, q.statusText(m.c.currentTime()), w)
+}
+
+// twoLines returns a row of a list: its head, marked if the cursor is on it, and its details.
+func (i textStyler) twoLines(on bool, head, details string, w int) []string {
+	return []string{truncateLine(i.cursorMark(on)+head, w), truncateLine("    "+i.faint(details), w)}
+}
+
+func (i textStyler) cursorMark(on bool) string {
+	if on {
+		return i.bold("▸ ")
+	}
+	return "  "
+}
+
+// renderRows returns the visible rows of a list, with at most the given number of rows.
+func renderRows[T any](c *cursor, list []T, rows int, row func(one T, on bool) []string) (out []string) {
+	rows = max(1, rows)
+	from := c.firstVisible(len(list), rows)
+	for n := from; n < min(len(list), from+rows); n++ {
+		out = append(out, row(list[n], n == c.at)...)
+	}
+	return out
 }
 
 // statusText returns the state of a question in a few words.
@@ -173,27 +186,17 @@ type receiptsScreen struct {
 	cursor cursor
 }
 
-type receiptsMsg struct {
-	words  string
-	before []uint64
-	page   Receipts
-	err    error
-}
-
 // loadPage loads a page.
 func (s *receiptsScreen) loadPage(m *Model, words string, before []uint64) tea.Cmd {
 	var at uint64
 	if len(before) > 0 {
 		at = before[len(before)-1]
 	}
-	return m.ctxCmd(func(ctx context.Context) tea.Msg {
-		page, err := m.c.Look.Receipts(ctx, words, at)
-		return receiptsMsg{words, before, page, err}
-	})
-}
-
-func (s *receiptsScreen) setPage(r receiptsMsg) {
-	*s = receiptsScreen{words: r.words, before: r.before, page: r.page, err: r.err, loaded: true}
+	return load(m, func(ctx context.Context) (Receipts, error) { return m.c.Look.Receipts(ctx, words, at) },
+		func(page Receipts, err error) tea.Cmd {
+			*s = receiptsScreen{words: words, before: before, page: page, err: err, loaded: true}
+			return nil
+		})
 }
 
 func (s *receiptsScreen) keyHelp() string {
@@ -212,16 +215,19 @@ func (s *receiptsScreen) handleKey(m *Model, key, _ string) tea.Cmd {
 		return s.loadPage(m, s.words, s.before[:len(s.before)-1])
 	case key == "v":
 		m.setNotice("reading the ledger…")
-		return m.ctxCmd(func(ctx context.Context) tea.Msg {
-			v, err := m.c.Look.Verify(ctx)
-			return verdictMsg{v, err}
+		return load(m, m.c.Look.Verify, func(v Verdict, err error) tea.Cmd {
+			title := "The ledger holds"
+			if !v.OK {
+				title = "THE LEDGER DOES NOT HOLD"
+			}
+			return m.pushScreen(&textScreen{title: title, body: v.Lines, bad: !v.OK}, err)
 		})
 	case key == "enter" && len(s.page.Rows) > 0:
 		id := s.page.Rows[s.cursor.at].ID
-		return m.ctxCmd(func(ctx context.Context) tea.Msg {
-			lines, err := m.c.Look.Receipt(ctx, id)
-			return receiptMsg{id, lines, err}
-		})
+		return load(m, func(ctx context.Context) ([]string, error) { return m.c.Look.Receipt(ctx, id) },
+			func(lines []string, err error) tea.Cmd {
+				return m.pushScreen(&textScreen{title: "Receipt " + string(id), body: lines}, err)
+			})
 	}
 	return nil
 }
@@ -239,11 +245,9 @@ func (s *receiptsScreen) renderLines(m *Model, w, h int) []string {
 	case len(s.page.Rows) == 0:
 		return append(out, "", "No such receipts.")
 	}
-	rows := max(1, h-len(out)-1)
-	from := s.cursor.firstVisible(len(s.page.Rows), rows)
-	for n := from; n < min(len(s.page.Rows), from+rows); n++ {
-		out = append(out, s.page.Rows[n].rowText(m.ink, n == s.cursor.at, w))
-	}
+	out = append(out, renderRows(&s.cursor, s.page.Rows, h-len(out)-1, func(r Receipt, on bool) []string {
+		return []string{r.rowText(m.ink, on, w)}
+	})...)
 	if s.page.Next > 0 {
 		out = append(out, m.ink.faint("there are older ones: n"))
 	}
@@ -252,10 +256,7 @@ func (s *receiptsScreen) renderLines(m *Model, w, h int) []string {
 
 // rowText returns a receipt on one line. A narrow line omits the less important parts.
 func (r Receipt) rowText(i textStyler, on bool, w int) string {
-	mark := "  "
-	if on {
-		mark = i.bold("▸ ")
-	}
+	mark := i.cursorMark(on)
 	line := mark + i.faint(r.Started.UTC().Format(time.DateTime)) + "  "
 	if w < 60 {
 		line = mark
@@ -270,17 +271,6 @@ func (r Receipt) rowText(i textStyler, on bool, w int) string {
 	line += status + " " + i.bold(padToWidth(escapeText(string(r.Capability)), 20)) + " " +
 		escapeText(cmp.Or(r.Why, string(r.ID)))
 	return truncateLine(line, w)
-}
-
-type receiptMsg struct {
-	id    bailey.ReceiptID
-	lines []string
-	err   error
-}
-
-type verdictMsg struct {
-	v   Verdict
-	err error
 }
 
 // textScreen shows text: a receipt, or a verdict.
@@ -318,31 +308,22 @@ type grantsScreen struct {
 	cursor cursor
 }
 
-type grantsMsg struct {
-	list []Grant
-	err  error
-}
-
-func (s *grantsScreen) loadGrants(m *Model) tea.Cmd {
-	return m.ctxCmd(func(ctx context.Context) tea.Msg {
-		list, err := m.c.Look.Grants(ctx)
-		return grantsMsg{list, err}
-	})
-}
+func (s *grantsScreen) loadGrants(m *Model) tea.Cmd { return load(m, m.c.Look.Grants, s.setGrants) }
 
 // setGrants replaces the list. The cursor stays on its grant.
-func (s *grantsScreen) setGrants(g grantsMsg) {
+func (s *grantsScreen) setGrants(list []Grant, err error) tea.Cmd {
 	var on bailey.GrantID
 	if s.cursor.at < len(s.list) {
 		on = s.list[s.cursor.at].ID
 	}
-	s.list, s.err, s.loaded = g.list, g.err, true
+	s.list, s.err, s.loaded = list, err, true
 	s.cursor.clampTo(len(s.list))
 	for n, one := range s.list {
 		if one.ID == on {
 			s.cursor.at = n
 		}
 	}
+	return nil
 }
 
 func (s *grantsScreen) keyHelp() string { return "↑↓ choose · x revokes it · r again" }
@@ -370,23 +351,13 @@ func (s *grantsScreen) renderLines(m *Model, w, h int) []string {
 	case len(s.list) == 0:
 		return []string{"", "No grant stands."}
 	}
-	var out []string
-	rows := max(1, h/2)
-	from := s.cursor.firstVisible(len(s.list), rows)
-	for n := from; n < min(len(s.list), from+rows); n++ {
-		out = append(out, s.list[n].rowLines(m, n == s.cursor.at, w)...)
-	}
-	return out
+	return renderRows(&s.cursor, s.list, h/2, func(g Grant, on bool) []string { return g.rowLines(m, on, w) })
 }
 
 func (g Grant) rowLines(m *Model, on bool, w int) []string {
-	mark := "  "
-	if on {
-		mark = m.ink.bold("▸ ")
-	}
 	head := m.ink.bold(escapeText(string(g.Capability))) + "  to " + escapeText(g.Agent) + "  until " +
 		g.Until.UTC().Format(time.RFC3339)
-	return []string{truncateLine(mark+head, w), truncateLine("    "+m.ink.faint(escapeText(g.termsText())), w)}
+	return m.ink.twoLines(on, head, escapeText(g.termsText()), w)
 }
 
 func (g Grant) termsText() string {

@@ -196,7 +196,7 @@ func press(name string) tea.KeyPressMsg {
 	return tea.KeyPressMsg{Code: []rune(name)[0], Text: name}
 }
 
-func (s *table) tick() { s.run(s.m.queryState()) }
+func (s *table) tick() { s.run(s.m.queryRegularly()) }
 
 func (s *table) size(w, h int) { s.m.Update(tea.WindowSizeMsg{Width: w, Height: h}) }
 

@@ -23,10 +23,8 @@ import (
 )
 
 func (a *commands) auditVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "audit", Short: "Verify the ledger, sign it, and have it witnessed"}
-	cmd.AddCommand(a.auditVerifyVerb(), a.auditCheckpointVerb(), a.auditKeyVerb(), a.auditProveVerb(),
-		a.auditWitnessVerb())
-	return cmd
+	return cli.GroupVerb("audit", "Verify the ledger, sign it, and have it witnessed", "",
+		a.auditVerifyVerb(), a.auditCheckpointVerb(), a.auditKeyVerb(), a.auditProveVerb(), a.auditWitnessVerb())
 }
 
 // verifyFlags holds the flags of audit verify.
@@ -240,24 +238,23 @@ func (a *commands) shownReceipt(v audit.Verified) error {
 	if len(v.Cosignatures) == 0 {
 		open = append(open, "no witness that you named cosigned it: it proves order, not honesty")
 	}
-	if a.JSON {
-		return a.Print(map[string]any{"ok": true, "receipt": v.Intent.Receipt, "checkpoint": v.Signed,
-			"intent": v.Intent.Data, "outcome": v.Outcome.Data,
-			"entries": []uint64{v.Intent.Seq, v.Outcome.Seq}, "leavesOpen": open})
-	}
-	fmt.Fprintf(a.Stdout, "ok: receipt %s is entry %d of %s, which had %d entries\n", v.Intent.Receipt, v.Intent.Seq,
-		terminal.Shown(v.Origin), v.Size)
-	fmt.Fprintf(a.Stdout, "intent: %s\n", terminal.Shown(string(v.Intent.Data)))
-	if v.Outcome.Seq != 0 {
-		fmt.Fprintf(a.Stdout, "outcome: %s\n", terminal.Shown(string(v.Outcome.Data)))
-	}
-	for _, c := range v.Cosignatures {
-		fmt.Fprintf(a.Stdout, "cosigned: by %s\n", terminal.Shown(c.Witness))
-	}
-	for _, s := range open {
-		fmt.Fprintf(a.Stdout, "not proved: %s\n", s)
-	}
-	return nil
+	said := map[string]any{"ok": true, "receipt": v.Intent.Receipt, "checkpoint": v.Signed,
+		"intent": v.Intent.Data, "outcome": v.Outcome.Data,
+		"entries": []uint64{v.Intent.Seq, v.Outcome.Seq}, "leavesOpen": open}
+	return cli.PrintAnswer(a.App, said, func(w io.Writer, _ map[string]any) {
+		fmt.Fprintf(w, "ok: receipt %s is entry %d of %s, which had %d entries\n", v.Intent.Receipt, v.Intent.Seq,
+			terminal.Shown(v.Origin), v.Size)
+		fmt.Fprintf(w, "intent: %s\n", terminal.Shown(string(v.Intent.Data)))
+		if v.Outcome.Seq != 0 {
+			fmt.Fprintf(w, "outcome: %s\n", terminal.Shown(string(v.Outcome.Data)))
+		}
+		for _, c := range v.Cosignatures {
+			fmt.Fprintf(w, "cosigned: by %s\n", terminal.Shown(c.Witness))
+		}
+		for _, s := range open {
+			fmt.Fprintf(w, "not proved: %s\n", s)
+		}
+	})
 }
 
 func (a *commands) auditCheckpointVerb() *cobra.Command {
@@ -318,19 +315,15 @@ func (a *commands) signCheckpoint(ctx context.Context, urls []string, witnesses 
 			return err
 		}
 	}
-	switch {
-	case a.JSON:
-		return a.Print(r)
-	case since >= 0:
-		fmt.Fprint(a.Stdout, r.Request)
-	default:
-		fmt.Fprint(a.Stdout, r.Signed)
+	text := r.Signed
+	if since >= 0 {
+		text = r.Request
 	}
-	return nil
+	return a.PrintLine(r, "%s", text)
 }
 
 func (a *commands) auditKeyVerb() *cobra.Command {
-	var rotate, yes bool
+	var rotate bool
 	cmd := &cobra.Command{
 		Use: "key", Short: "Show the public key of the log, for auditors",
 		Long: `Show the public key with which the log signs its checkpoints. It is made at first use and announced in the ledger. Hand it
@@ -341,29 +334,26 @@ private half is removed; who trusts the first key trusts those after it. Where s
 is followed by one of the broker's, and that one by none. An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			show := func(k apitype.KeyReply) { fmt.Fprintln(a.Stdout, k.Key) }
-			if !rotate {
-				return cli.Show(cmd.Context(), a.App, apitype.ShowCheckpointKey, localapi.None{}, show)
+			var k apitype.KeyReply
+			var err error
+			if rotate {
+				k, err = cli.Operate(cmd.Context(), a.App, "audit key --rotate", apitype.RotateCheckpointKey, localapi.None{},
+					"Have the log sign with another key from now on?")
+			} else {
+				k, err = cli.Ask(cmd.Context(), a.App, apitype.ShowCheckpointKey, localapi.None{})
 			}
-			k, err := cli.Operate(cmd.Context(), a.App, "audit key --rotate", apitype.RotateCheckpointKey, localapi.None{},
-				yes, "Have the log sign with another key from now on?")
 			if err != nil {
 				return err
 			}
-			if a.JSON {
-				return a.Print(k)
-			}
-			show(k)
-			return nil
+			return a.PrintLine(k, "%v\n", k.Key)
 		},
 	}
 	cmd.Flags().BoolVar(&rotate, "rotate", false, "sign with another key from now on")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	return a.YesFlag(cmd, "do not ask")
 }
 
 func (a *commands) auditProveVerb() *cobra.Command {
-	return &cobra.Command{
+	return cli.QueryVerb(a.App, &cobra.Command{
 		Use: "prove RECEIPT", Short: "Print a receipt that can be verified without the ledger",
 		Long: `Print a portable receipt: the receipt's entries, each with the proof that it stands in the ledger, and the checkpoint that
 signs that. Whoever has the log's key verifies it with nothing else: bailey audit verify --receipt FILE --key KEY.
@@ -372,13 +362,7 @@ It takes the newest checkpoint that is kept and has the receipt in it, one that 
 is none it signs one, as bailey audit checkpoint does: the newest that carries cosignatures is kept beside it.`,
 		Example: "  bailey audit prove r-… > receipt",
 		Args:    cli.OneArg("a receipt, as bailey receipts list shows them"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return cli.Show(cmd.Context(), a.App, apitype.ProveReceipt, apitype.ID{ID: args[0]},
-				func(r apitype.ProofReply) {
-					fmt.Fprint(a.Stdout, r.Receipt)
-				})
-		},
-	}
+	}, apitype.ProveReceipt, cli.OneID, func(w io.Writer, r apitype.ProofReply) { fmt.Fprint(w, r.Receipt) })
 }
 
 // verifyResult is the JSON form of a report. If it is not OK, it is an error as well.
@@ -412,14 +396,13 @@ func (a *commands) printVerdict(dir string, r verifyResult) error {
 		r.Error, r.Why, r.Hint = bailey.NotFound, "there is no ledger in "+
 			dir, "a home has one after its first call; bailey audit verify DIR looks elsewhere"
 	}
-	switch {
-	case a.JSON:
-		if err := a.Print(r); err != nil {
-			return err
-		}
-	case r.OK:
-		a.printProven(r)
-	default:
+	err := cli.PrintAnswer(a.App, r, a.printResult)
+	return cli.ExitUnless(r.OK, apitype.ExitDenied, err)
+}
+
+// printResult prints a result and what it proves.
+func (a *commands) printResult(w io.Writer, r verifyResult) {
+	if !r.OK {
 		a.Say(string(r.Error), r.Why, r.Hint)
 		if r.Also != nil {
 			fmt.Fprintf(a.Stderr, "  also: %s\n", terminal.Shown(r.Also.Error()))
@@ -427,23 +410,16 @@ func (a *commands) printVerdict(dir string, r verifyResult) error {
 		for _, s := range r.Notes {
 			fmt.Fprintf(a.Stderr, "  note: %s\n", terminal.Shown(s))
 		}
+		return
 	}
-	if !r.OK {
-		return cli.Exit(apitype.ExitDenied)
-	}
-	return nil
-}
-
-// printProven prints a valid result and what it proves.
-func (a *commands) printProven(r verifyResult) {
-	fmt.Fprintf(a.Stdout, "ok: %d entries, %d calls (%d open), head %s\n", r.Entries, r.Intents, r.Open, r.Head)
-	fmt.Fprintf(a.Stdout, "plans: %d recomputed, %d redacted\n", r.Plans.Recomputed, r.Plans.Redacted)
+	fmt.Fprintf(w, "ok: %d entries, %d calls (%d open), head %s\n", r.Entries, r.Intents, r.Open, r.Head)
+	fmt.Fprintf(w, "plans: %d recomputed, %d redacted\n", r.Plans.Recomputed, r.Plans.Redacted)
 	for _, list := range []struct {
 		word string
 		said []string
 	}{{"note", r.Notes}, {"proved", r.Proves}, {"not proved", r.LeavesOpen}} {
 		for _, s := range list.said {
-			fmt.Fprintf(a.Stdout, "%s: %s\n", list.word, terminal.Shown(s))
+			fmt.Fprintf(w, "%s: %s\n", list.word, terminal.Shown(s))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -12,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -52,29 +52,14 @@ tools, and the client's side. It starts no gateway; what it writes to try the di
 			if err != nil {
 				return err
 			}
-			if err := a.printFindings(report); err != nil {
-				return err
-			}
-			if !report.OK {
-				return cli.Exit(apitype.ExitDenied)
-			}
-			return nil
+			err = cli.PrintAnswer(a.App, report, func(w io.Writer, r doctorReport) {
+				cli.PrintTable(w, "", r.Findings, func(f apitype.Finding) []any {
+					return []any{f.State, f.Name, terminal.Shown(f.Tried) + cli.CureLine(f.Cure)}
+				})
+			})
+			return cli.ExitUnless(report.OK, apitype.ExitDenied, err)
 		},
 	}
-}
-
-func (a *commands) printFindings(r doctorReport) error {
-	if a.JSON {
-		return a.Print(r)
-	}
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	for _, f := range r.Findings {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", f.State, f.Name, terminal.Shown(f.Tried))
-		if f.Cure != "" {
-			fmt.Fprintf(w, "\t\t→ %s\n", terminal.Shown(f.Cure))
-		}
-	}
-	return w.Flush()
 }
 
 func examineAll(ctx context.Context, home localapi.Home) (doctorReport, error) {
@@ -87,20 +72,29 @@ func examineAll(ctx context.Context, home localapi.Home) (doctorReport, error) {
 	if found[0].State == apitype.Good {
 		found = append(found, examineSocket(home)...)
 	}
-	found = append(found, examineLedger(home)...)
-	found = append(found, examinePolicy(home, s)...)
-	found = append(found, examineHooks(home, s)...)
-	found = append(found, examinePacks(home, s)...)
-	found = append(found, examineRedaction(home, s)...)
-	found = append(found, examineProfiles(home, s)...)
-	found = append(found, apitype.ExamineBroker(s)...)
-	found = append(found, examineNotify(s)...)
-	found = append(found, examineShims(home)...)
 	cages, tools := examineCages(ctx)
-	found = append(append(found, cages...), tools...)
+	found = slices.Concat(found, examineLedger(home), examinePolicy(home, s), examineHooks(home, s),
+		examinePacks(home, s), examineRedaction(home, s), examineProfiles(home, s), apitype.ExamineBroker(s),
+		examineNotify(s), examineShims(home), cages, tools)
 	found = append(found, examineWorkspace(home, here, s), examineProgram(), examineNode(ctx), examineClaude(here))
 	found = append(found, examineAgents(cli.CheckAgents(ctx, apitype.NewAgentStatus(nil), here, s.Running, true))...)
 	return doctorReport{OK: !slices.ContainsFunc(found, func(f apitype.Finding) bool { return f.State == apitype.Missing }), Findings: found}, ctx.Err()
+}
+
+func goodFinding(name, tried string) apitype.Finding {
+	return apitype.Finding{Name: name, State: apitype.Good, Tried: tried}
+}
+
+func infoFinding(name, tried, cure string) apitype.Finding {
+	return apitype.Finding{Name: name, State: apitype.Info, Tried: tried, Cure: cure}
+}
+
+func warningFinding(name, tried, cure string) apitype.Finding {
+	return apitype.Finding{Name: name, State: apitype.Warning, Tried: tried, Cure: cure}
+}
+
+func missingFinding(name, tried, cure string) apitype.Finding {
+	return apitype.Finding{Name: name, State: apitype.Missing, Tried: tried, Cure: cure}
 }
 
 // errorFinding returns a finding about an error, with the hint of the error as the cure.
@@ -120,16 +114,14 @@ func examineGateway(s apitype.Status, err error) apitype.Finding {
 	case err != nil:
 		return errorFinding("gateway", apitype.Missing, tried, err)
 	case !s.Running:
-		return apitype.Finding{Name: "gateway", State: apitype.Good,
-			Tried: "none is running; the next call starts one, if nothing here is missing", Cure: ""}
+		return goodFinding("gateway", "none is running; the next call starts one, if nothing here is missing")
 	case s.Gateway.Version != apitype.Version:
-		return apitype.Finding{Name: "gateway", State: apitype.Warning,
-			Tried: fmt.Sprintf("%s: it is version %s, this program is %s", tried, s.Gateway.Version, apitype.Version),
-			Cure:  "bailey gateway stop ends it; the next call starts this version"}
+		return warningFinding("gateway",
+			fmt.Sprintf("%s: it is version %s, this program is %s", tried, s.Gateway.Version, apitype.Version),
+			"bailey gateway stop ends it; the next call starts this version")
 	}
-	return apitype.Finding{Name: "gateway", State: apitype.Good,
-		Tried: fmt.Sprintf("%s: pid %d, version %s, protocol %d", tried, s.Gateway.PID, s.Gateway.Version,
-			s.Gateway.Protocol), Cure: ""}
+	return goodFinding("gateway",
+		fmt.Sprintf("%s: pid %d, version %s, protocol %d", tried, s.Gateway.PID, s.Gateway.Version, s.Gateway.Protocol))
 }
 
 // examineCages builds cages for this program, as a gateway that it starts would, and plans a cage for each tool of the
@@ -171,7 +163,9 @@ func examineCages(ctx context.Context) (cages, tools []apitype.Finding) {
 		tools = append(tools, examineTool(ctx, j, command))
 	}
 	if len(absent) > 0 { // optional: only users of their capabilities need them
-		tools = append(tools, apitype.Finding{Name: "tools", State: apitype.Info, Tried: "looked where cages look for programs: not here are " + strings.Join(absent, ", ") + ", and agents are not offered what runs them", Cure: ""})
+		tools = append(tools, infoFinding("tools",
+			"looked where cages look for programs: not here are "+strings.Join(absent, ", ")+", and agents are not offered what runs them",
+			""))
 	}
 	return cages, tools
 }
@@ -180,7 +174,7 @@ func newCageFinding(l jail.Layer) apitype.Finding {
 	name := "cage " + l.Name
 	switch {
 	case l.Err == nil:
-		return apitype.Finding{Name: name, State: apitype.Good, Tried: l.How, Cure: ""}
+		return goodFinding(name, l.How)
 	// For cgroup and full, another finding covers the substitute. The built-in packs do not need proc-private.
 	case l.Name == "proc-private", l.Name == "cgroup", l.Name == "full":
 		return errorFinding(name, apitype.Warning, l.How, l.Err)
@@ -197,7 +191,7 @@ func examineTool(ctx context.Context, j *jail.Jail, command string) apitype.Find
 		return errorFinding(name, apitype.Missing, tried, err)
 	}
 	defer run.Close()
-	return apitype.Finding{Name: name, State: apitype.Good, Tried: tried + ": " + run.Cage().Binary, Cure: ""}
+	return goodFinding(name, tried+": "+run.Cage().Binary)
 }
 
 // examineHome tests the home, or the place where it would be created.
@@ -208,31 +202,27 @@ func examineHome(home localapi.Home) apitype.Finding {
 	if errors.Is(err, fs.ErrNotExist) {
 		parent := nearestExisting(dir)
 		if err := roomFor(parent); err != nil {
-			return apitype.Finding{Name: name, State: apitype.Missing,
-				Tried: fmt.Sprintf("%s does not exist, and cannot be made in %s: %v", dir, parent,
-					err), Cure: "set BAILEY_HOME to a directory you may write"}
+			return missingFinding(name,
+				fmt.Sprintf("%s does not exist, and cannot be made in %s: %v", dir, parent, err),
+				"set BAILEY_HOME to a directory you may write")
 		}
-		return apitype.Finding{Name: name, State: apitype.Good,
-			Tried: fmt.Sprintf("%s does not exist yet; the first call makes it in %s", dir, parent), Cure: ""}
+		return goodFinding(name, fmt.Sprintf("%s does not exist yet; the first call makes it in %s", dir, parent))
 	}
 	if err != nil {
-		return apitype.Finding{Name: name, State: apitype.Missing, Tried: fmt.Sprintf("looked at %s: %v", dir, err),
-			Cure: "set BAILEY_HOME to a directory you may write"}
+		return missingFinding(name, fmt.Sprintf("looked at %s: %v", dir, err),
+			"set BAILEY_HOME to a directory you may write")
 	}
 	if !info.IsDir() {
-		return apitype.Finding{Name: name, State: apitype.Missing, Tried: dir + " is not a directory",
-			Cure: "move it away, or set BAILEY_HOME"}
+		return missingFinding(name, dir+" is not a directory", "move it away, or set BAILEY_HOME")
 	}
 	if err := home.Owned(); err != nil {
 		return errorFinding(name, apitype.Missing, "asked whose "+dir+" is", err)
 	}
 	if err := checkWritable(dir); err != nil {
-		return apitype.Finding{Name: name, State: apitype.Missing,
-			Tried: fmt.Sprintf("%s cannot be written: %v", dir,
-				err), Cure: "mount it read-write, chmod 700 it, or set BAILEY_HOME to a directory you may write"}
+		return missingFinding(name, fmt.Sprintf("%s cannot be written: %v", dir, err),
+			"mount it read-write, chmod 700 it, or set BAILEY_HOME to a directory you may write")
 	}
-	return apitype.Finding{Name: name, State: apitype.Good, Tried: dir + " is yours alone, and can be written",
-		Cure: ""}
+	return goodFinding(name, dir+" is yours alone, and can be written")
 }
 
 // examineSocket creates a socket next to the gateway's socket and removes it. Not every file system supports sockets.
@@ -252,10 +242,10 @@ func examineSocket(home localapi.Home) []apitype.Finding {
 		}
 	}
 	if err != nil {
-		return []apitype.Finding{{Name: name, State: apitype.Missing, Tried: tried + ": " + err.Error(),
-			Cure: "set BAILEY_HOME to a directory on a local disk: ext4, xfs, btrfs or tmpfs"}}
+		return []apitype.Finding{missingFinding(name, tried+": "+err.Error(),
+			"set BAILEY_HOME to a directory on a local disk: ext4, xfs, btrfs or tmpfs")}
 	}
-	return []apitype.Finding{{Name: name, State: apitype.Good, Tried: tried, Cure: ""}}
+	return []apitype.Finding{goodFinding(name, tried)}
 }
 
 // nearestExisting returns path, or if it does not exist, its nearest parent that exists.
@@ -291,9 +281,10 @@ func examineLedger(home localapi.Home) []apitype.Finding {
 	case err != nil:
 		found = append(found, errorFinding("ledger durable", apitype.Missing, "asked for the file system", err))
 	case frail != "":
-		found = append(found, apitype.Finding{Name: "ledger durable", State: apitype.Warning, Tried: frail, Cure: "keep BAILEY_HOME on a local disk: ext4, xfs or btrfs"})
+		found = append(found, warningFinding("ledger durable", frail,
+			"keep BAILEY_HOME on a local disk: ext4, xfs or btrfs"))
 	default:
-		found = append(found, apitype.Finding{Name: "ledger durable", State: apitype.Good, Tried: "the file system of " + dir + " keeps what was synced", Cure: ""})
+		found = append(found, goodFinding("ledger durable", "the file system of "+dir+" keeps what was synced"))
 	}
 	if dir != home.Ledger() && dir != string(home) {
 		return found // nothing may be written outside the home
@@ -308,16 +299,12 @@ func examineChain(dir string) apitype.Finding {
 	case err != nil:
 		return errorFinding(name, apitype.Missing, "verified "+dir, err)
 	case report.Segments == 0:
-		return apitype.Finding{Name: name, State: apitype.Good, Tried: dir + " is empty; the first call begins it",
-			Cure: ""}
+		return goodFinding(name, dir+" is empty; the first call begins it")
 	case !report.OK:
-		return apitype.Finding{Name: name, State: apitype.Missing,
-			Tried: fmt.Sprintf("verified %s: %v", dir, report.FirstBad),
-			Cure: "a torn tail is repaired at the next start; otherwise keep it, compare it with a copy, and move " +
-				dir + " aside to begin a new one"}
+		return missingFinding(name, fmt.Sprintf("verified %s: %v", dir, report.FirstBad),
+			"a torn tail is repaired at the next start; otherwise keep it, compare it with a copy, and move "+dir+" aside to begin a new one")
 	}
-	return apitype.Finding{Name: name, State: apitype.Good,
-		Tried: fmt.Sprintf("verified %s: %d entries, head %.16s…", dir, report.Entries, report.Head), Cure: ""}
+	return goodFinding(name, fmt.Sprintf("verified %s: %d entries, head %.16s…", dir, report.Entries, report.Head))
 }
 
 // dayBytes should be free for one day of the ledger.
@@ -334,10 +321,10 @@ func examineSpace(dir string) apitype.Finding {
 				diskCure(err)))
 	}
 	if free < dayBytes {
-		return apitype.Finding{Name: name, State: apitype.Warning,
-			Tried: fmt.Sprintf("%s; %d KiB are free", tried, free>>10), Cure: "free some space where BAILEY_HOME is"}
+		return warningFinding(name, fmt.Sprintf("%s; %d KiB are free", tried, free>>10),
+			"free some space where BAILEY_HOME is")
 	}
-	return apitype.Finding{Name: name, State: apitype.Good, Tried: tried, Cure: ""}
+	return goodFinding(name, tried)
 }
 
 func diskCure(err error) string {
@@ -360,8 +347,7 @@ func examinePolicy(home localapi.Home, s apitype.Status) []apitype.Finding {
 	const name, tried = "policy", "held what was applied last against its files"
 	if !s.Running {
 		if !ledger.Begun(home.Ledger()) {
-			return []apitype.Finding{{Name: name, State: apitype.Good,
-				Tried: "nobody applied one: the policy that is built in holds", Cure: ""}}
+			return []apitype.Finding{goodFinding(name, "nobody applied one: the policy that is built in holds")}
 		}
 		if err := server.StandIn(home, &s); err != nil {
 			return []apitype.Finding{errorFinding(name, apitype.Missing, "loaded what was applied last", err)}
@@ -369,17 +355,20 @@ func examinePolicy(home localapi.Home, s apitype.Status) []apitype.Finding {
 	}
 	var found []apitype.Finding
 	if s.Killed != nil {
-		found = append(found, apitype.Finding{Name: "kill switch", State: apitype.Missing, Tried: apitype.KilledText(*s.Killed), Cure: "bailey resume, when the reason is gone"})
+		found = append(found, missingFinding("kill switch", apitype.KilledText(*s.Killed),
+			"bailey resume, when the reason is gone"))
 	}
 	switch {
 	case s.Fault != "":
-		found = append(found, apitype.Finding{Name: name, State: apitype.Missing, Tried: s.Fault, Cure: "bailey policy check, then bailey policy apply"})
+		found = append(found, missingFinding(name, s.Fault, "bailey policy check, then bailey policy apply"))
 	case s.Drift != "":
-		found = append(found, apitype.Finding{Name: name, State: apitype.Warning, Tried: tried + ": " + s.Drift, Cure: "bailey policy apply shows the difference and applies it; or put the files back"})
+		found = append(found, warningFinding(name, tried+": "+s.Drift,
+			"bailey policy apply shows the difference and applies it; or put the files back"))
 	case s.Applied == nil || s.Applied.Dir == "":
-		found = append(found, apitype.Finding{Name: name, State: apitype.Good, Tried: "nobody applied one: the policy that is built in holds", Cure: ""})
+		found = append(found, goodFinding(name, "nobody applied one: the policy that is built in holds"))
 	default:
-		found = append(found, apitype.Finding{Name: name, State: apitype.Good, Tried: fmt.Sprintf("%s: %s of %s", tried, apitype.Counts(s.Applied.Rules, "rule"), s.Applied.Dir), Cure: ""})
+		found = append(found, goodFinding(name,
+			fmt.Sprintf("%s: %s of %s", tried, apitype.Counts(s.Applied.Rules, "rule"), s.Applied.Dir)))
 	}
 	return found
 }
@@ -389,21 +378,17 @@ func examinePolicy(home localapi.Home, s apitype.Status) []apitype.Finding {
 func examineAgents(agents []apitype.AgentStatus) (found []apitype.Finding) {
 	for _, a := range agents {
 		name := "agent " + terminal.TableCell(a.Agent)
-		switch a.State {
-		case apitype.OpenState:
-			found = append(found, apitype.Finding{Name: name, State: apitype.Warning, Tried: a.Words, Cure: a.Cure})
+		if a.State == apitype.OpenState {
+			found = append(found, warningFinding(name, a.Words, a.Cure))
 			continue
-		default:
-			found = append(found, apitype.Finding{Name: name, State: apitype.Good, Tried: a.Words, Cure: ""})
 		}
+		found = append(found, goodFinding(name, a.Words))
 		for _, t := range a.Tried {
-			if t.Held {
-				found = append(found,
-					apitype.Finding{Name: name + " " + t.Name, State: apitype.Good, Tried: t.Tried, Cure: ""})
-			} else {
-				found = append(found,
-					apitype.Finding{Name: name + " " + t.Name, State: apitype.Warning, Tried: t.Tried, Cure: a.Cure})
+			finding := goodFinding(name+" "+t.Name, t.Tried)
+			if !t.Held {
+				finding = warningFinding(name+" "+t.Name, t.Tried, a.Cure)
 			}
+			found = append(found, finding)
 		}
 	}
 	return found
@@ -424,16 +409,16 @@ func examineHooks(home localapi.Home, s apitype.Status) []apitype.Finding {
 	case st == nil:
 		return nil
 	case st.Fault != "":
-		return []apitype.Finding{{Name: name, State: apitype.Missing, Tried: st.Fault, Cure: "bailey hooks reload"}}
+		return []apitype.Finding{missingFinding(name, st.Fault, "bailey hooks reload")}
 	case st.Drift != "":
-		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: tried + ": " + st.Drift,
-			Cure: "bailey hooks reload shows the difference and applies it; or put the file back"}}
+		return []apitype.Finding{warningFinding(name, tried+": "+st.Drift,
+			"bailey hooks reload shows the difference and applies it; or put the file back")}
 	case jail.Bare:
-		return []apitype.Finding{{Name: name, State: apitype.Warning,
-			Tried: "this platform has no cage: hooks that are to have one do not start", Cure: `"sandbox": false lets one run with all your rights`}}
+		return []apitype.Finding{warningFinding(name,
+			"this platform has no cage: hooks that are to have one do not start",
+			`"sandbox": false lets one run with all your rights`)}
 	}
-	return []apitype.Finding{{Name: name, State: apitype.Good,
-		Tried: tried + ": " + apitype.Counts(st.Applied.Hooks, "hook"), Cure: ""}}
+	return []apitype.Finding{goodFinding(name, tried+": "+apitype.Counts(st.Applied.Hooks, "hook"))}
 }
 
 // examineNotify checks whether a person learns of a pending question without looking for it.
@@ -448,19 +433,16 @@ func examineNotify(s apitype.Status) []apitype.Finding {
 		func(w notify.State) bool { return w.Absent != "" || w.Dropped > 0 || w.Failed > 0 && w.Last != "" })
 	switch {
 	case n.Fault != "":
-		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: tried,
-			Cure: "bailey notify key makes the key; bailey notify test tries it"}}
+		return []apitype.Finding{warningFinding(name, tried,
+			"bailey notify key makes the key; bailey notify test tries it")}
 	case bad:
-		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: tried,
-			Cure: "bailey notify test says what is wrong now"}}
+		return []apitype.Finding{warningFinding(name, tried, "bailey notify test says what is wrong now")}
 	case len(n.Ways) > 0:
-		return []apitype.Finding{{Name: name, State: apitype.Good, Tried: tried, Cure: ""}}
+		return []apitype.Finding{goodFinding(name, tried)}
 	case n.Asks > 0:
-		return []apitype.Finding{{Name: name, State: apitype.Warning,
-			Tried: fmt.Sprintf("%s, and %s of the policy can ask: a question waits until somebody looks", tried,
-				apitype.Counts(n.Asks, "rule")),
-			Cure: "write notify: {desktop: true} or a webhook's url into " + settings.FileName +
-				", then bailey init --apply (docs/notify.md)"}}
+		return []apitype.Finding{warningFinding(name,
+			fmt.Sprintf("%s, and %s of the policy can ask: a question waits until somebody looks", tried, apitype.Counts(n.Asks, "rule")),
+			"write notify: {desktop: true} or a webhook's url into "+settings.FileName+", then bailey init --apply (docs/notify.md)")}
 	}
 	return nil
 }
@@ -505,12 +487,11 @@ func examineProfiles(home localapi.Home, s apitype.Status) []apitype.Finding {
 	case p == nil:
 		return nil
 	case p.Fault != "":
-		return []apitype.Finding{{Name: name, State: apitype.Missing, Tried: p.Fault, Cure: p.Cure()}}
+		return []apitype.Finding{missingFinding(name, p.Fault, p.Cure())}
 	case len(p.Changed) > 0:
-		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: tried + ": " + p.Drift(), Cure: p.Cure()}}
+		return []apitype.Finding{warningFinding(name, tried+": "+p.Drift(), p.Cure())}
 	default:
-		return []apitype.Finding{{Name: name, State: apitype.Good, Tried: tried + ": " + strings.Join(p.InUse, ", "),
-			Cure: ""}}
+		return []apitype.Finding{goodFinding(name, tried+": "+strings.Join(p.InUse, ", "))}
 	}
 }
 
@@ -525,10 +506,10 @@ func examineRedaction(home localapi.Home, s apitype.Status) []apitype.Finding {
 	tried := "counted the rules of this home: " + apitype.RuleCounts(c)
 	switch {
 	case len(c.Allow)+len(c.Without) > 0:
-		return []apitype.Finding{{Name: name, State: apitype.Info,
-			Tried: tried + "; as applied, agents see " + strings.Join(cli.Passing(c), ", "), Cure: ""}}
+		return []apitype.Finding{infoFinding(name,
+			tried+"; as applied, agents see "+strings.Join(cli.Passing(c), ", "), "")}
 	case len(c.Patterns) > 0:
-		return []apitype.Finding{{Name: name, State: apitype.Good, Tried: tried, Cure: ""}}
+		return []apitype.Finding{goodFinding(name, tried)}
 	}
 	return nil
 }
@@ -537,21 +518,17 @@ func examineRedaction(home localapi.Home, s apitype.Status) []apitype.Finding {
 func examineShims(home localapi.Home) (found []apitype.Finding) {
 	list, err := cli.Shims(home)
 	if err != nil {
-		return []apitype.Finding{{Name: "shims", State: apitype.Warning,
-			Tried: "read " + cli.ShimDir(home) + ": " + err.Error(), Cure: "chmod 700 it, or move it away"}}
+		return []apitype.Finding{warningFinding("shims", "read "+cli.ShimDir(home)+": "+err.Error(),
+			"chmod 700 it, or move it away")}
 	}
 	for _, s := range list {
 		switch s.State {
 		case "ok":
-			found = append(found,
-				apitype.Finding{Name: "shim " + s.Name, State: apitype.Good,
-					Tried: "PATH leads to it, and it starts this bailey", Cure: ""})
+			found = append(found, goodFinding("shim "+s.Name, "PATH leads to it, and it starts this bailey"))
 		case "inactive":
-			found = append(found,
-				apitype.Finding{Name: "shim " + s.Name, State: apitype.Info, Tried: s.Why, Cure: s.Cure})
+			found = append(found, infoFinding("shim "+s.Name, s.Why, s.Cure))
 		default:
-			found = append(found,
-				apitype.Finding{Name: "shim " + s.Name, State: apitype.Warning, Tried: s.Why, Cure: s.Cure})
+			found = append(found, warningFinding("shim "+s.Name, s.Why, s.Cure))
 		}
 	}
 	return found

@@ -27,8 +27,9 @@ func examineWorkspace(home localapi.Home, here string, s apitype.Status) apitype
 	const name = "workspace"
 	why := s.Workspace
 	if _, err := os.Lstat(filepath.Join(string(home), settings.FileName)); !s.Running && err == nil {
-		return apitype.Finding{Name: name, State: apitype.Warning,
-			Tried: "the home names workspaces, and no gateway runs that would say whether this is one", Cure: "bailey run system.date starts one; then ask again"}
+		return warningFinding(name,
+			"the home names workspaces, and no gateway runs that would say whether this is one",
+			"bailey run system.date starts one; then ask again")
 	}
 	if !s.Running {
 		homes := workspace.Homes()
@@ -37,11 +38,10 @@ func examineWorkspace(home localapi.Home, here string, s apitype.Status) apitype
 		}
 	}
 	if why != "" {
-		return apitype.Finding{Name: name, State: apitype.Warning,
-			Tried: "calls that take a path are refused from here: " +
-				why, Cure: "start from a directory that is a workspace, or do what the refusal says"}
+		return warningFinding(name, "calls that take a path are refused from here: "+why,
+			"start from a directory that is a workspace, or do what the refusal says")
 	}
-	return apitype.Finding{Name: name, State: apitype.Good, Tried: here + " serves as a workspace", Cure: ""}
+	return goodFinding(name, here+" serves as a workspace")
 }
 
 // examineProgram compares this program with the one that agents and shells would start by name.
@@ -53,20 +53,18 @@ func examineProgram() apitype.Finding {
 	}
 	path, err := exec.LookPath("bailey")
 	if err != nil {
-		return apitype.Finding{Name: name, State: apitype.Warning,
-			Tried: "bailey is not on PATH: agents that are told to start it by name do not find it", Cure: "add the directory where bailey is installed to PATH"}
+		return warningFinding(name, "bailey is not on PATH: agents that are told to start it by name do not find it",
+			"add the directory where bailey is installed to PATH")
 	}
 	other, err := os.Stat(path)
 	if err != nil {
 		return errorFinding(name, apitype.Warning, "looked at "+path, err)
 	}
 	if !os.SameFile(own, other) {
-		return apitype.Finding{Name: name, State: apitype.Warning,
-			Tried: fmt.Sprintf("%s comes first on PATH and is not this program",
-				path), Cure: "install one of them only, or put its directory first on PATH"}
+		return warningFinding(name, fmt.Sprintf("%s comes first on PATH and is not this program", path),
+			"install one of them only, or put its directory first on PATH")
 	}
-	return apitype.Finding{Name: name, State: apitype.Good,
-		Tried: fmt.Sprintf("%s on PATH is this program, version %s", path, apitype.Version), Cure: ""}
+	return goodFinding(name, fmt.Sprintf("%s on PATH is this program, version %s", path, apitype.Version))
 }
 
 // programPatience limits the time for which a program may take to print its version.
@@ -79,8 +77,7 @@ func examineNode(ctx context.Context) apitype.Finding {
 	const name = "node"
 	path, err := exec.LookPath("node")
 	if err != nil {
-		return apitype.Finding{Name: name, State: apitype.Good,
-			Tried: "not on PATH; Bailey does not need it, some agents do", Cure: ""}
+		return goodFinding(name, "not on PATH; Bailey does not need it, some agents do")
 	}
 	ctx, cancel := context.WithTimeout(ctx, programPatience)
 	defer cancel()
@@ -91,10 +88,10 @@ func examineNode(ctx context.Context) apitype.Finding {
 	}
 	said := strings.TrimSpace(string(out[:min(len(out), 64)]))
 	if majorVersion(said) < oldestNode {
-		return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s says it is %q", path, said),
-			Cure: fmt.Sprintf("agents that need node want version %d or newer", oldestNode)}
+		return warningFinding(name, fmt.Sprintf("%s says it is %q", path, said),
+			fmt.Sprintf("agents that need node want version %d or newer", oldestNode))
 	}
-	return apitype.Finding{Name: name, State: apitype.Good, Tried: path + " is " + said, Cure: ""}
+	return goodFinding(name, path+" is "+said)
 }
 
 // majorVersion returns the first number of a version such as "v22.1.0", or 0 if there is none.
@@ -119,31 +116,28 @@ func examineClaude(here string) apitype.Finding {
 		s, err := serverIn(file, here)
 		switch {
 		case err != nil:
-			return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("read %s: %v", file, err),
-				Cure: "put the file right: Claude Code cannot read it either"}
+			return warningFinding(name, fmt.Sprintf("read %s: %v", file, err),
+				"put the file right: Claude Code cannot read it either")
 		case s == nil:
 			continue
 		}
 		if _, err := exec.LookPath(s.Command); err != nil {
-			return apitype.Finding{Name: name, State: apitype.Warning,
-				Tried: fmt.Sprintf("%s starts %q, which is not found", file, s.Command),
-				Cure:  "put bailey's directory on PATH, or bailey init --claude-code --undo and init again by bailey's full path"}
+			return warningFinding(name, fmt.Sprintf("%s starts %q, which is not found", file, s.Command),
+				"put bailey's directory on PATH, or bailey init --claude-code --undo and init again by bailey's full path")
 		}
 		if !s.isOwnServer() {
-			return apitype.Finding{Name: name, State: apitype.Warning,
-				Tried: fmt.Sprintf("%s starts %q %q, which is not this program as bailey init would start it", file,
-					s.Command, s.Args),
-				Cure: "look who wrote it; a project's file is no word of yours"}
+			return warningFinding(name,
+				fmt.Sprintf("%s starts %q %q, which is not this program as bailey init would start it", file, s.Command, s.Args),
+				"look who wrote it; a project's file is no word of yours")
 		}
-		return apitype.Finding{Name: name, State: apitype.Good,
-			Tried: fmt.Sprintf("%s; %s starts %q %q", path, file, s.Command, s.Args), Cure: ""}
+		return goodFinding(name, fmt.Sprintf("%s; %s starts %q %q", path, file, s.Command, s.Args))
 	}
 	if err != nil {
-		return apitype.Finding{Name: name, State: apitype.Good,
-			Tried: "not on PATH, and not configured to use Bailey; Bailey does not need it", Cure: ""}
+		return goodFinding(name, "not on PATH, and not configured to use Bailey; Bailey does not need it")
 	}
-	return apitype.Finding{Name: name, State: apitype.Warning,
-		Tried: path + " is installed and does not know Bailey here: neither .mcp.json nor ~/.claude.json starts bailey serve", Cure: cure}
+	return warningFinding(name,
+		path+" is installed and does not know Bailey here: neither .mcp.json nor ~/.claude.json starts bailey serve",
+		cure)
 }
 
 // mcpServer is one MCP server in the files of Claude Code. The other fields are not read.

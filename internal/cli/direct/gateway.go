@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -70,15 +69,11 @@ killed and get their outcomes. The next call starts a new gateway: after an upda
 			if err != nil {
 				return err
 			}
-			if a.JSON {
-				return a.Print(map[string]bool{"ok": true, "stopped": stopped})
-			}
 			word := "no gateway was running"
 			if stopped {
 				word = "the gateway has ended"
 			}
-			_, err = fmt.Fprintln(a.Stdout, word)
-			return err
+			return a.PrintLine(map[string]bool{"ok": true, "stopped": stopped}, "%s\n", word)
 		},
 	}
 }

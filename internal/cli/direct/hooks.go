@@ -18,6 +18,7 @@ import (
 	"bailey/hook"
 	"bailey/internal/cli"
 	"bailey/internal/hooks"
+	"bailey/internal/jail"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/safefile"
@@ -28,8 +29,7 @@ import (
 )
 
 func (a *commands) hooksRun() *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
+	return a.YesFlag(&cobra.Command{
 		Use: "run EVENT", Short: "Run the applied hooks on the frame on standard input, and print the result",
 		Long: `Read the frame of an event on stdin, ask the chain of the hooks that were applied, and print the frame that goes on. Exit code
 2 where it is blocked, with the reason on stderr; else 0. With --json what each hook came to stands beside the frame.
@@ -38,14 +38,12 @@ An operator verb, which asks on the terminal wherever stdin and stdout lead, or 
 it (hooks.run), with the event and what came of it.`,
 		Example: `  echo '{"hook_event_name":"UserPromptSubmit","session_id":"s-1","cwd":"/","prompt":"hi"}' | bailey hooks run UserPromptSubmit`,
 		Args:    cli.OneArg("an event: " + eventNames()),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.runChain(cmd.Context(), args[0], yes) },
-	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.runChain(cmd.Context(), args[0]) },
+	}, "do not ask")
 }
 
-func (a *commands) runChain(ctx context.Context, event string, yes bool) error {
-	op, err := cli.OperatorBeside(ctx, "hooks run", "Ask the hooks about the frame on stdin?", "nobody was asked", yes)
+func (a *commands) runChain(ctx context.Context, event string) error {
+	op, err := a.OperatorBeside(ctx, "hooks run", "Ask the hooks about the frame on stdin?", "nobody was asked")
 	if err != nil {
 		return err
 	}
@@ -88,7 +86,7 @@ func (a *commands) runChain(ctx context.Context, event string, yes bool) error {
 type hookExecFlags struct {
 	env, read, write, network []string
 	timeout                   time.Duration
-	pass, yes                 bool
+	pass                      bool
 }
 
 func (a *commands) hooksExec() *cobra.Command {
@@ -105,13 +103,9 @@ block; with --pass it is 1.
 An operator verb: where there is no terminal to ask on it wants BAILEY_OPERATOR=1 and --yes. The ledger's event hooks.exec
 comes first.`,
 		Example: `  BAILEY_OPERATOR=1 bailey hooks exec --yes --env CLAUDE_PROJECT_DIR -- ~/.claude/hooks/check.sh`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if cmd.ArgsLenAtDash() != 0 || len(args) == 0 || args[0] == "" {
-				return bailey.Invalid.New("hooks exec wants -- and then a command",
-					"write: bailey hooks exec -- ~/.claude/hooks/check.sh")
-			}
-			return nil
-		},
+		Args: cli.CheckArgs(func(cmd *cobra.Command, args []string) bool {
+			return startsWithDash(cmd, args) && args[0] != ""
+		}, "hooks exec wants -- and then a command", "write: bailey hooks exec -- ~/.claude/hooks/check.sh"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			code, err := a.execHook(cmd.Context(), x, args)
 			switch {
@@ -121,10 +115,7 @@ comes first.`,
 			case err != nil:
 				return err
 			}
-			if code != 0 {
-				return cli.Exit(code)
-			}
-			return nil
+			return cli.ExitUnless(code == 0, cli.Exit(code), nil)
 		},
 	}
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
@@ -142,8 +133,7 @@ comes first.`,
 	f.StringArrayVar(&x.network, "network", nil, "let it reach `host:port`; may be repeated")
 	f.DurationVar(&x.timeout, "timeout", time.Minute, "end it after this time")
 	f.BoolVar(&x.pass, "pass", false, "what cannot be run does not block: exit code 1")
-	f.BoolVar(&x.yes, "yes", false, "do not ask")
-	return cmd
+	return a.YesFlag(cmd, "do not ask")
 }
 
 // failureCode returns the exit code if the hook could not run.
@@ -199,8 +189,8 @@ func (a *commands) execHook(ctx context.Context, x hookExecFlags, argv []string)
 	if err != nil {
 		return 0, err
 	}
-	op, err := cli.OperatorBeside(ctx, "hooks exec",
-		"Run "+terminal.CutLine(strings.Join(argv, " "))+" in a cage, on these streams?", "nothing was run", x.yes)
+	op, err := a.OperatorBeside(ctx, "hooks exec",
+		"Run "+terminal.CutLine(strings.Join(argv, " "))+" in a cage, on these streams?", "nothing was run")
 	if err != nil {
 		return 0, err
 	}
@@ -212,7 +202,7 @@ func (a *commands) execHook(ctx context.Context, x hookExecFlags, argv []string)
 	if err != nil {
 		return 0, err
 	}
-	defer y.close()
+	defer y.cages.Close()
 	run, lent, asked, err := y.newDispatcher(hook.Config{}, nil).Prepare(ctx, h)
 	if err != nil {
 		return 0, err
@@ -260,7 +250,6 @@ type hookTestResult struct {
 type hookTestFlags struct {
 	file, frame string
 	only        []string
-	yes         bool
 }
 
 func (a *commands) hooksTest() *cobra.Command {
@@ -284,16 +273,11 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledge
 	f := cmd.Flags()
 	f.StringVar(&t.file, "file", "", "the hooks.json to test, another `file` than that of the home")
 	f.StringVar(&t.frame, "frame", "", "ask about the frame in this `file`; hooks of other events are left out")
-	f.BoolVar(&t.yes, "yes", false, "do not want a terminal (with BAILEY_OPERATOR=1)")
-	return cmd
+	return a.YesFlag(cmd, noTerminalFlag)
 }
 
 func (a *commands) testHooks(ctx context.Context, t hookTestFlags) error {
-	op, err := a.Operator("hooks test", t.yes)
-	if err != nil {
-		return err
-	}
-	c, err := a.Client()
+	op, c, err := a.OperatorClient("hooks test")
 	if err != nil {
 		return err
 	}
@@ -305,14 +289,14 @@ func (a *commands) testHooks(ctx context.Context, t hookTestFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := a.confirmRights(ctx, config, events, t.yes); err != nil {
+	if err := a.confirmRights(ctx, config, events); err != nil {
 		return err
 	}
 	y, err := a.openHookYard(ctx, c)
 	if err != nil {
 		return err
 	}
-	defer y.close()
+	defer y.cages.Close()
 	note := apitype.HooksNote{Kind: apitype.HooksTestEvent,
 		Ran: apitype.HooksRan{Digest: apitype.FileDigest(text), Hooks: len(events)}}
 	if _, err := apitype.NoteHooks.Do(ctx, c, op, note); err != nil {
@@ -331,22 +315,14 @@ func (a *commands) testHooks(ctx context.Context, t hookTestFlags) error {
 			return context.Cause(ctx)
 		}
 	}
-	if a.JSON {
-		if err := a.Print(out); err != nil {
-			return err
-		}
-	}
-	if !out.OK {
-		return cli.Exit(apitype.ExitDenied)
-	}
-	return nil
+	return cli.ExitUnless(out.OK, apitype.ExitDenied, a.PrintLine(out, ""))
 }
 
 // confirmRights asks for confirmation if a hook has more rights than the default: another user may have written the file.
-func (a *commands) confirmRights(ctx context.Context, c hook.Config, events map[int]hook.Event, yes bool) error {
+func (a *commands) confirmRights(ctx context.Context, c hook.Config, events map[int]hook.Event) error {
 	asks := false
 	for i, h := range c.Hooks {
-		if events[i] == nil || yes {
+		if events[i] == nil || a.Yes {
 			continue
 		}
 		for _, line := range apitype.Loud(h) {
@@ -452,16 +428,10 @@ func Sample(h hook.Hook) hook.Event {
 
 // hookRunner lets the command line run hooks itself, with separate cages and the network access that the settings permit.
 type hookRunner struct {
-	cages *jailCages
+	cages *jail.Jail
 	ways  server.EgressPlanner
 	masks []string
 	held  []string
-}
-
-// jailCages is a runner that must be closed at the end.
-type jailCages struct {
-	bailey.Runner
-	close func()
 }
 
 func (a *commands) openHookYard(ctx context.Context, c *localapi.Client) (*hookRunner, error) {
@@ -469,16 +439,11 @@ func (a *commands) openHookYard(ctx context.Context, c *localapi.Client) (*hookR
 	if err != nil {
 		return nil, err
 	}
-	y := &hookRunner{ways: server.EgressPlanner{Settings: func() settings.Network { return st.Applied.Network }}, masks: workspace.Masks(string(c.Home), workspace.Homes()), held: st.Applied.Workspaces}
-	j, err := server.OpenJail(y.masks, nil)
-	if err != nil {
-		return nil, err
-	}
-	y.cages = &jailCages{j, func() { j.Close() }}
-	return y, nil
+	y := &hookRunner{ways: server.EgressPlanner{Settings: func() settings.Network { return st.Applied.Network }},
+		masks: workspace.Masks(string(c.Home), workspace.Homes()), held: st.Applied.Workspaces}
+	y.cages, err = server.OpenJail(y.masks, nil)
+	return y, err
 }
-
-func (y *hookRunner) close() { y.cages.close() }
 
 // newDispatcher returns a dispatcher for the hooks of a config in these cages.
 func (y *hookRunner) newDispatcher(c hook.Config, ear *hookOutput) *hooks.Dispatcher {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,9 +26,8 @@ import (
 )
 
 func (a *commands) jailVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "jail", Short: "Run a program in a jail, or show the plan of one"}
-	cmd.AddCommand(a.jailRunVerb(), a.jailExplainVerb())
-	return cmd
+	return cli.GroupVerb("jail", "Run a program in a jail, or show the plan of one", "",
+		a.jailRunVerb(), a.jailExplainVerb())
 }
 
 // jailFlags holds the parsed flags of `jail run`.
@@ -36,7 +36,7 @@ type jailFlags struct {
 	mem               string
 	tasks             int
 	timeout           time.Duration
-	proc, yes         bool
+	proc              bool
 }
 
 func (a *commands) jailRunVerb() *cobra.Command {
@@ -59,13 +59,8 @@ SIGTERM, and with SIGKILL after a second. The exit code is the program's own, 12
 
 An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event jail.run comes first.`,
 		Example: "  bailey jail run --ro . -- git status\n  bailey jail run --rw out --mem 1G --timeout 5m -- git -C $PWD/out gc",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if cmd.ArgsLenAtDash() != 0 || len(args) == 0 {
-				return bailey.Invalid.New("jail run wants -- and then a command",
-					"write: bailey jail run --ro . -- git status")
-			}
-			return nil
-		},
+		Args: cli.CheckArgs(startsWithDash, "jail run wants -- and then a command",
+			"write: bailey jail run --ro . -- git status"),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.jailRun(cmd.Context(), c, args) },
 	}
 	f := cmd.Flags()
@@ -77,9 +72,16 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledge
 	f.IntVar(&c.tasks, "tasks", 0, "bound its processes and threads; the cage's own 16 come on top")
 	f.DurationVar(&c.timeout, "timeout", 0, "end it after this time, as in 90s; 10m when it is not on a terminal")
 	f.BoolVar(&c.proc, "proc", false, "give it a /proc of its own")
-	f.BoolVar(&c.yes, "yes", false, "do not want a terminal (with BAILEY_OPERATOR=1)")
-	return cmd
+	return a.YesFlag(cmd, noTerminalFlag)
 }
+
+// startsWithDash reports whether the arguments are -- and a command.
+func startsWithDash(cmd *cobra.Command, args []string) bool {
+	return cmd.ArgsLenAtDash() == 0 && len(args) > 0
+}
+
+// noTerminalFlag is the help for --yes of commands that ask no question, but want a terminal.
+const noTerminalFlag = "do not want a terminal (with BAILEY_OPERATOR=1)"
 
 // buildJob builds the job for the cage planner from the flags. The files of job.Places are open; the caller must close them.
 func (c jailFlags) buildJob(argv []string, tty bool) (job bailey.Job, err error) {
@@ -240,11 +242,7 @@ func resolveEnv(words []string, here func(string) (string, bool)) ([]string, err
 
 // jailRun plans a cage, records it in the ledger, and runs the program from this process, on the user's own streams.
 func (a *commands) jailRun(ctx context.Context, c jailFlags, argv []string) error {
-	op, err := a.Operator("jail run", c.yes)
-	if err != nil {
-		return err
-	}
-	client, err := a.Client()
+	op, client, err := a.OperatorClient("jail run")
 	if err != nil {
 		return err
 	}
@@ -359,10 +357,7 @@ func (a *commands) reportExit(cage bailey.Cage, e bailey.Exit) error {
 	case e.TimedOut:
 		a.Say(string(bailey.ToolFailed), "the tool's time was up and it was ended", "--timeout bounds it")
 	}
-	if e.Code != 0 {
-		return cli.Exit(e.Code)
-	}
-	return nil
+	return cli.ExitUnless(e.Code == 0, cli.Exit(e.Code), nil)
 }
 
 // layerWords describes the purpose of each isolation layer. docs/jail.md has the details.
@@ -412,46 +407,43 @@ A plan that is seen again gets a warm helper. With --warm: what that does once, 
 system call of the two processes that it starts, in order and with the line of the plan that it is for.`,
 		Example: "  bailey jail explain git.status -i repo=.\n  bailey jail explain git.status -i repo=. --warm",
 		Args:    cli.OneArg("a capability, as in: bailey jail explain git.status -i repo=."),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			input, err := apitype.ParseInputs(inputs)
-			if err != nil {
-				return err
-			}
-			q := localapi.CallQuery{Capability: bailey.CapabilityID(args[0]), Input: input, Text: true}
-			show := a.printPlan
-			if warm {
-				show = a.printWarmPlan
-			}
-			return cli.Show(cmd.Context(), a.App, apitype.PlanCage, q, show)
-		},
 	}
 	cmd.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")
 	cmd.Flags().BoolVar(&warm, "warm", false, "what a warm helper makes of the plan")
-	return cmd
+	return cli.QueryVerb(a.App, cmd, apitype.PlanCage, func(args []string) (localapi.CallQuery, error) {
+		input, err := apitype.ParseInputs(inputs)
+		return localapi.CallQuery{Capability: bailey.CapabilityID(args[0]), Input: input, Text: true}, err
+	}, func(w io.Writer, p apitype.CagePlan) {
+		if warm {
+			printWarmPlan(w, p)
+		} else {
+			printPlan(w, p)
+		}
+	})
 }
 
-func (a *commands) printPlan(p apitype.CagePlan) {
+func printPlan(w io.Writer, p apitype.CagePlan) {
 	if p.Kind == bailey.Uncaged {
-		fmt.Fprintf(a.Stdout, "no cage: %s would run with all that its user may do\n", terminal.Shown(p.Binary))
+		fmt.Fprintf(w, "no cage: %s would run with all that its user may do\n", terminal.Shown(p.Binary))
 		return
 	}
-	fmt.Fprintf(a.Stdout, "cage %s, plan %s\n", p.Kind, p.PlanDigest)
+	fmt.Fprintf(w, "cage %s, plan %s\n", p.Kind, p.PlanDigest)
 	for _, word := range []struct {
 		what string
 		list []string
 	}{{"absent here", p.Absent}, {"lacking", p.Lacks}} {
 		if len(word.list) > 0 {
-			fmt.Fprintf(a.Stdout, "%s: %s\n", word.what, terminal.Shown(strings.Join(word.list, ", ")))
+			fmt.Fprintf(w, "%s: %s\n", word.what, terminal.Shown(strings.Join(word.list, ", ")))
 		}
 	}
 	if p.Lesser != "" {
-		fmt.Fprintln(a.Stdout, "not the full cage: "+terminal.Shown(p.Lesser))
+		fmt.Fprintln(w, "not the full cage: "+terminal.Shown(p.Lesser))
 	}
 	if len(p.Plan) == 0 {
-		fmt.Fprintln(a.Stdout, "the plan names a secret, so its text is withheld")
+		fmt.Fprintln(w, "the plan names a secret, so its text is withheld")
 	}
 	for _, layer := range append(slices.Clone(p.Layers), "") {
-		a.printLayer(layer, p.Plan)
+		printLayer(w, layer, p.Plan)
 	}
 }
 
@@ -463,16 +455,16 @@ var warmWords = []struct{ when, words string }{
 	{"tool", "for each call, by what becomes the tool: these system calls"},
 }
 
-func (a *commands) printWarmPlan(p apitype.CagePlan) {
-	fmt.Fprintf(a.Stdout, "cage %s, plan %s\n", p.Kind, p.PlanDigest)
+func printWarmPlan(out io.Writer, p apitype.CagePlan) {
+	fmt.Fprintf(out, "cage %s, plan %s\n", p.Kind, p.PlanDigest)
 	if len(p.Warm) == 0 {
-		fmt.Fprintln(a.Stdout, "no helper serves this plan: each call gets a cage that nothing was built of before")
+		fmt.Fprintln(out, "no helper serves this plan: each call gets a cage that nothing was built of before")
 	}
 	for _, w := range warmWords {
 		for i, s := range slices.DeleteFunc(slices.Clone(p.Warm),
 			func(s bailey.WarmStep) bool { return s.When != w.when }) {
 			if i == 0 {
-				fmt.Fprintln(a.Stdout, w.words)
+				fmt.Fprintln(out, w.words)
 			}
 			text, line := s.Text, ""
 			if text == "" && s.Line <= len(p.Plan) {
@@ -481,22 +473,22 @@ func (a *commands) printWarmPlan(p apitype.CagePlan) {
 			if s.Line > 0 {
 				line = strconv.Itoa(s.Line)
 			}
-			fmt.Fprintf(a.Stdout, "  %3s  %s\n", line, terminal.CutLine(text))
+			fmt.Fprintf(out, "  %3s  %s\n", line, terminal.CutLine(text))
 		}
 	}
 }
 
 // printLayer prints one layer with its steps, which keep their numbers from the plan. Long lines, such as a seccomp filter,
 // are cut; --json prints them in full.
-func (a *commands) printLayer(name string, steps []apitype.PlanStep) {
+func printLayer(w io.Writer, name string, steps []apitype.PlanStep) {
 	title := fmt.Sprintf("%-13s  %s", name, layerWords[name])
 	if name == "" {
 		title = "scaffolding"
 	}
-	fmt.Fprintln(a.Stdout, strings.TrimSpace(title))
+	fmt.Fprintln(w, strings.TrimSpace(title))
 	for i, s := range steps {
 		if s.Layer == name {
-			fmt.Fprintf(a.Stdout, "  %3d  %s\n", i+1, terminal.CutLine(s.Text))
+			fmt.Fprintf(w, "  %3d  %s\n", i+1, terminal.CutLine(s.Text))
 		}
 	}
 }

@@ -171,7 +171,7 @@ func TestLayersHaveTheirWords(t *testing.T) {
 	for i, line := range strings.Split(strings.TrimSuffix(cage.Plan, "\n"), "\n") {
 		p.Plan = append(p.Plan, apitype.PlanStep{Layer: cage.PlanLayers[i], Text: line})
 	}
-	(&commands{&cli.App{Stdout: &out}}).printPlan(p)
+	printPlan(&out, p)
 	for i := range p.Plan {
 		if n := strings.Count(out.String(), fmt.Sprintf("\n  %3d  ", i+1)); n != 1 {
 			t.Errorf("step %d stands there %d times", i+1, n)
@@ -183,17 +183,16 @@ func TestLayersHaveTheirWords(t *testing.T) {
 // as in the plan, and a system call with the line that it implements.
 func TestExplainWarm(t *testing.T) {
 	var out strings.Builder
-	a := &commands{&cli.App{Stdout: &out}}
 	p := apitype.CagePlan{Cage: bailey.Cage{Kind: "full", PlanDigest: "d1"}, Plan: []apitype.PlanStep{{Layer: "", Text: "head"}, {Layer: "mountns", Text: "private"}, {Layer: "keyring", Text: "keyring"}},
 		Warm: []bailey.WarmStep{{When: "tool", Line: 3, Text: "keyctl 1"}, {When: "init", Text: "setsid"}, {When: "once", Line: 2}, {When: "call", Line: 4}}}
-	a.printWarmPlan(p)
+	printWarmPlan(&out, p)
 	want := "cage full, plan d1\n" + warmWords[0].words + "\n    2  private\n" + warmWords[1].words + "\n    4  \n" +
 		warmWords[2].words + "\n       setsid\n" + warmWords[3].words + "\n    3  keyctl 1\n"
 	if out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
 	}
 	out.Reset()
-	if a.printWarmPlan(apitype.CagePlan{}); !strings.Contains(out.String(), "no helper serves") {
+	if printWarmPlan(&out, apitype.CagePlan{}); !strings.Contains(out.String(), "no helper serves") {
 		t.Errorf("%q", out.String())
 	}
 }

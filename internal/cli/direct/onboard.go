@@ -27,7 +27,6 @@ type onboardFlags struct {
 	tool, dir string
 	depth     int
 	ro        []string
-	yes       bool
 }
 
 func (a *commands) packOnboardVerb() *cobra.Command {
@@ -57,8 +56,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledge
 	f.IntVar(&o.depth, "max-depth", 3, "look so many levels of subcommands deep")
 	f.StringArrayVar(&o.ro, "ro", nil,
 		"show `path` to the tool, now and in the manifest: a script's library; may be repeated")
-	f.BoolVar(&o.yes, "yes", false, "do not want a terminal (with BAILEY_OPERATOR=1)")
-	return cmd
+	return a.YesFlag(cmd, noTerminalFlag)
 }
 
 // onboardResult is the answer of `pack onboard`.
@@ -74,7 +72,7 @@ type onboardResult struct {
 
 // onboardTool records the run in the ledger, asks the tool for its help, and writes the draft.
 func (a *commands) onboardTool(ctx context.Context, o onboardFlags) error {
-	op, err := a.Operator("pack onboard", o.yes)
+	op, err := a.Operator("pack onboard")
 	if err != nil {
 		return err
 	}
@@ -121,19 +119,15 @@ func (o *onboardFlags) settleOn() (err error) {
 }
 
 func (a *commands) printOnboarded(o onboardResult) error {
-	if a.JSON {
-		return a.Print(o)
-	}
 	looks := 0
 	for _, c := range o.Capabilities {
 		if c.SideEffect == string(pack.ReadOnly) {
 			looks++
 		}
 	}
-	fmt.Fprintf(a.Stdout, "%s: pack %s, %d capabilities, of which %d look only by their names; left out: %d commands, %d options\n",
+	return a.PrintLine(o, "%s: pack %s, %d capabilities, of which %d look only by their names; left out: %d commands, %d options\n"+
+		"read README.md there before you install it\n",
 		terminal.CutLine(o.Dir), o.Pack, len(o.Capabilities), looks, len(o.LeftOut), o.Options)
-	fmt.Fprintln(a.Stdout, "read README.md there before you install it")
-	return nil
 }
 
 // Limits of the probes of a tool.

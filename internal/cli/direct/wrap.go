@@ -16,12 +16,11 @@ import (
 
 // wrapFlags holds the parsed flags of `wrap`.
 type wrapFlags struct {
-	egress                 []string
-	env                    []string
-	mem                    string
-	tasks                  int
-	keepHome, anyCase, yes bool
-	log, follow            bool
+	egress, env       []string
+	mem               string
+	tasks             int
+	keepHome, anyCase bool
+	log, follow       bool
 }
 
 func (a *commands) wrapVerb() *cobra.Command {
@@ -73,10 +72,9 @@ event wrap.start comes first. The exit code is the agent's own, 128+n after sign
 	f.BoolVar(&w.keepHome, "keep-home", false, "keep its home for the next time in this project")
 	f.BoolVar(&w.anyCase, "any-case", false,
 		"start it also where names are found in any case, as .GIT for .git: what keeps files as they are can be got around there")
-	f.BoolVar(&w.yes, "yes", false, "do not want a terminal (with BAILEY_OPERATOR=1)")
 	f.BoolVar(&w.log, "log", false, "show what agents inside the wall were refused")
 	f.BoolVar(&w.follow, "follow", false, "with --log: go on as more comes")
-	return cmd
+	return a.YesFlag(cmd, noTerminalFlag)
 }
 
 // parseReach parses an --egress argument: a place and its flags.

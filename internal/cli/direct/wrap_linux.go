@@ -52,10 +52,7 @@ type agentRun struct {
 // moves new files with guarded names into quarantine.
 func (a *commands) wrapAgent(ctx context.Context, words wrapFlags, argv []string) (err error) {
 	w := &agentRun{commands: a, wrapFlags: words}
-	if w.op, err = a.Operator("wrap", words.yes); err != nil {
-		return err
-	}
-	if w.client, err = a.Client(); err != nil {
+	if w.op, w.client, err = a.OperatorClient("wrap"); err != nil {
 		return err
 	}
 	if err := w.findAgent(ctx, argv); err != nil {
@@ -277,7 +274,8 @@ func (w *agentRun) planJob(ctx context.Context, home string, argv []string) (err
 	}
 	w.secret = append(secret, named...)
 	for _, v := range w.secret {
-		j.EnvNames = append(j.EnvNames, nameOf(v))
+		name, _, _ := strings.Cut(v, "=")
+		j.EnvNames = append(j.EnvNames, name)
 	}
 	places, err := w.allowedEndpoints()
 	if err != nil {
@@ -301,15 +299,6 @@ func (w *agentRun) planJob(ctx context.Context, home string, argv []string) (err
 	j.Wall.Trees, j.Wall.Path = wrap.Trees(self, w.program, w.project.Path, os.Getenv("PATH"), exec.LookPath)
 	w.job = j
 	return nil
-}
-
-func nameOf(v string) string {
-	for i := range v {
-		if v[i] == '=' {
-			return v[:i]
-		}
-	}
-	return v
 }
 
 // runAgent runs the agent. Its exit code is returned as an error, as in `jail run`.
@@ -422,24 +411,35 @@ func (w *agentRun) untilKilled(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	client := *w.client
 	client.Start = nil
-	ended := make(chan struct{})
+	watch := everyTick(killPatience, func(last bool) {
+		if last || ctx.Err() != nil {
+			return
+		}
+		if now, err := apitype.ShowKilled.Ask(ctx, &client, localapi.None{}); err == nil && now.On() {
+			cancel(bailey.Denied.New(apitype.KilledText(now), "bailey resume, then wrap the agent again"))
+		}
+	})
+	return ctx, func() { cancel(nil); watch() }
+}
+
+// everyTick calls do with each tick, until stop is called, which calls it a last time and waits for its end.
+func everyTick(period time.Duration, do func(last bool)) (stop func()) {
+	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(killPatience)
+		tick := time.NewTicker(period)
 		defer tick.Stop()
 		for {
 			select {
-			case <-ctx.Done():
-				return
 			case <-tick.C:
-			}
-			if now, err := apitype.ShowKilled.Ask(ctx, &client, localapi.None{}); err == nil && now.On() {
-				cancel(bailey.Denied.New(apitype.KilledText(now), "bailey resume, then wrap the agent again"))
+				do(false)
+			case <-end:
+				do(true)
 				return
 			}
 		}
 	}()
-	return ctx, func() { cancel(nil); <-ended }
+	return func() { close(end); <-ended }
 }
 
 // secretReplacer replaces the values of the variables that were given to the agent by their names, because the agent can create
@@ -447,8 +447,7 @@ func (w *agentRun) untilKilled(ctx context.Context) (context.Context, func()) {
 func (w *agentRun) secretReplacer() *strings.Replacer {
 	var pairs []string
 	for _, v := range w.secret {
-		name := nameOf(v)
-		if value := strings.TrimPrefix(v, name+"="); len(value) >= apitype.LeastSecret {
+		if name, value, _ := strings.Cut(v, "="); len(value) >= apitype.LeastSecret {
 			pairs = append(pairs, value, "["+name+"]", strings.ToLower(value), "["+name+"]")
 		}
 	}
@@ -459,7 +458,7 @@ func (w *agentRun) secretReplacer() *strings.Replacer {
 func (w *agentRun) reportRefusals(ctx context.Context, r *refusals) (stop func()) {
 	ctx, id := context.WithoutCancel(ctx), w.run.ID
 	veil := w.secretReplacer()
-	flush := func() {
+	return everyTick(500*time.Millisecond, func(bool) {
 		if lines, untold := r.takeAll(); len(lines) > 0 || untold > 0 {
 			for i := range lines {
 				lines[i] = lines[i].Hidden(veil)
@@ -469,23 +468,7 @@ func (w *agentRun) reportRefusals(ctx context.Context, r *refusals) (stop func()
 				r.addUntold(untold + int64(len(lines)))
 			}
 		}
-	}
-	end, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(500 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				flush()
-			case <-end:
-				flush()
-				return
-			}
-		}
-	}()
-	return func() { close(end); <-ended }
+	})
 }
 
 // refusals collects the refusals until they are reported.

@@ -15,8 +15,8 @@ import (
 	"bailey/internal/terminal"
 )
 
-// receiptRow is a receipt in a list.
-type receiptRow struct {
+// ReceiptRow is a receipt in a list.
+type ReceiptRow struct {
 	ID         bailey.ReceiptID    `json:"id"`
 	Seq        uint64              `json:"seq"`
 	Capability bailey.CapabilityID `json:"capability"`
@@ -37,13 +37,13 @@ type receiptRow struct {
 
 // ReceiptList is one page of receipts.
 type ReceiptList struct {
-	Receipts []receiptRow `json:"receipts"`
+	Receipts []ReceiptRow `json:"receipts"`
 	Next     uint64       `json:"next,omitempty"` // set if there are more: --before NEXT
 }
 
 // NewReceiptList returns the JSON form of a page. Next is the number of its last receipt if there are more, else 0.
 func NewReceiptList(p receipts.Page) ReceiptList {
-	out := ReceiptList{Receipts: []receiptRow{}}
+	out := ReceiptList{Receipts: []ReceiptRow{}}
 	for _, r := range p.Records {
 		out.Receipts = append(out.Receipts, newReceiptRow(r))
 	}
@@ -53,8 +53,8 @@ func NewReceiptList(p receipts.Page) ReceiptList {
 	return out
 }
 
-func newReceiptRow(r receipts.Record) receiptRow {
-	row := receiptRow{
+func newReceiptRow(r receipts.Record) ReceiptRow {
+	row := ReceiptRow{
 		ID: r.Intent.Receipt, Seq: r.Seq, Capability: r.Intent.Capability, Outcome: r.Status(), Layers: []string{},
 		Agent: r.Intent.Agent, Session: r.Intent.Session, Door: r.Intent.Door, DryRun: r.Intent.DryRun,
 		Within: r.Intent.Within, Step: r.Intent.Step,
@@ -75,13 +75,13 @@ func newReceiptRow(r receipts.Record) receiptRow {
 }
 
 // Status returns the outcome for a list. It marks dry runs, so that they are not mistaken for executed calls.
-func (r receiptRow) Status() string { return string(r.Outcome) + DryRun(r.DryRun) }
+func (r ReceiptRow) Status() string { return string(r.Outcome) + DryRun(r.DryRun) }
 
 // DryRun returns the suffix that marks a dry run, or "" if dry is false.
 func DryRun(dry bool) string { return map[bool]string{true: " (dry run)"}[dry] }
 
 // Below names the workflow of which the call is a step.
-func (r receiptRow) Below() string {
+func (r ReceiptRow) Below() string {
 	if r.Within == "" {
 		return ""
 	}
@@ -89,7 +89,7 @@ func (r receiptRow) Below() string {
 }
 
 // Why returns the last column of a list: the rule if the call succeeded, else the reason.
-func (r receiptRow) Why() string {
+func (r ReceiptRow) Why() string {
 	if r.Outcome == bailey.OK {
 		return r.Rule
 	}
