@@ -175,7 +175,7 @@ const (
 // ParseProfile parses a profile as strictly as ParseSettings. name is the file name for errors.
 func ParseProfile(name string, text []byte) (p Profile, err error) {
 	r := newReader(name, "bailey profile use")
-	r.fields(r.Body(text), "part of a profile", strictyaml.Fields{
+	r.readKeys(r.Body(text), "part of a profile", strictyaml.Fields{
 		"description":  r.wordField(maxText, &p.Description),
 		"packs":        r.activeField("packs", "", &p.Packs),
 		"capabilities": r.activeField("capabilities", ".*", &p.Capabilities),
@@ -195,7 +195,7 @@ func ParseProfile(name string, text []byte) (p Profile, err error) {
 // capabilities, and is more likely unfinished.
 func (r reader) activeField(what, signs string, list *[]string) func(ast.Node) {
 	return func(n ast.Node) {
-		for _, item := range r.items(n, what+" wants a list of names") {
+		for _, item := range r.readItems(n, what+" wants a list of names") {
 			name := r.readPlainWord(item, signs)
 			if len(*list) == maxPacks || slices.Contains(*list, name) {
 				r.AddFault(item, "%s names each once, and at most %d", what, maxPacks)
@@ -218,9 +218,9 @@ func (r reader) readPlainWord(n ast.Node, signs string) string {
 }
 
 func (r reader) readSecrets(n ast.Node) (list []SecretBind) {
-	for _, item := range r.items(n, "secrets wants a list of bindings") {
+	for _, item := range r.readItems(n, "secrets wants a list of bindings") {
 		var b SecretBind
-		r.fields(item, "part of a binding", strictyaml.Fields{
+		r.readKeys(item, "part of a binding", strictyaml.Fields{
 			"for":  r.activeField("for", ".*", &b.For),
 			"name": r.wordField(maxRole, &b.Name),
 			"from": r.wordField(maxRole, &b.From),
@@ -235,9 +235,9 @@ func (r reader) readSecrets(n ast.Node) (list []SecretBind) {
 }
 
 func (r reader) readFolders(n ast.Node) (list []FolderBind) {
-	for _, item := range r.items(n, "folders wants a list of bindings") {
+	for _, item := range r.readItems(n, "folders wants a list of bindings") {
 		var b FolderBind
-		r.fields(item, "part of a binding", strictyaml.Fields{
+		r.readKeys(item, "part of a binding", strictyaml.Fields{
 			"for":   r.activeField("for", ".*", &b.For),
 			"input": r.wordField(maxRole, &b.Input),
 			"path":  r.wordField(maxWord, &b.Path),

@@ -18,7 +18,7 @@ import (
 // untested.
 func (r reader) readRedaction(n ast.Node) redact.Config {
 	rules := redactionReader{reader: r}
-	r.fields(n, "part of redaction", strictyaml.Fields{
+	r.readKeys(n, "part of redaction", strictyaml.Fields{
 		"patterns": rules.eachItem("patterns wants a list of patterns", rules.readPattern),
 		"allow":    rules.eachItem("allow wants a list of allowances", rules.readAllowance),
 		"without":  rules.eachItem("without wants a list of categories", rules.readWithout),
@@ -42,7 +42,7 @@ type redactionReader struct {
 
 func (r *redactionReader) eachItem(wants string, read func(ast.Node)) func(ast.Node) {
 	return func(n ast.Node) {
-		for _, item := range r.items(n, wants) {
+		for _, item := range r.readItems(n, wants) {
 			read(item)
 		}
 	}
@@ -52,7 +52,7 @@ func (r *redactionReader) readPattern(n ast.Node) {
 	var p redact.Pattern
 	var leaves []ast.Node
 	at := strictyaml.FirstKey(n)
-	r.fields(n, "part of a pattern", strictyaml.Fields{
+	r.readKeys(n, "part of a pattern", strictyaml.Fields{
 		"category": r.textField(&p.Category), "regexp": r.textField(&p.Regexp), "hides": r.textsField(&p.Hides, nil),
 		"leaves": r.textsField(&p.Leaves, &leaves),
 	})
@@ -68,7 +68,7 @@ func (r *redactionReader) readPattern(n ast.Node) {
 func (r *redactionReader) readAllowance(n ast.Node) {
 	var a redact.Allow
 	at := strictyaml.FirstKey(n)
-	r.fields(n, "part of an allowance", strictyaml.Fields{
+	r.readKeys(n, "part of an allowance", strictyaml.Fields{
 		"category": r.textField(&a.Category), "regexp": r.textField(&a.Regexp), "passes": r.textsField(&a.Passes, nil),
 	})
 	switch {

@@ -124,7 +124,7 @@ const (
 )
 
 func (r reader) readNetwork(n ast.Node) (net Network) {
-	r.fields(n, "part of network", strictyaml.Fields{
+	r.readKeys(n, "part of network", strictyaml.Fields{
 		"upstream":  storeIn(&net.Upstream, r.readUpstream),
 		"byName":    r.boolField("byName", &net.ByName),
 		"endpoints": storeIn(&net.Endpoints, r.readEndpoints),
@@ -151,7 +151,7 @@ func (r reader) readUpstream(n ast.Node) string {
 }
 
 func (r reader) readEndpoints(n ast.Node) (list []Reach) {
-	for _, item := range r.items(n, "endpoints wants a list of places") {
+	for _, item := range r.readItems(n, "endpoints wants a list of places") {
 		one := r.readReach(item)
 		switch {
 		case len(list) == maxEndpoints:
@@ -168,7 +168,7 @@ func (r reader) readEndpoints(n ast.Node) (list []Reach) {
 // readReach reads one endpoint. An endpoint that can never be reached is an error.
 func (r reader) readReach(n ast.Node) (one Reach) {
 	e := &one.Endpoint
-	r.fields(n, "part of an endpoint", strictyaml.Fields{
+	r.readKeys(n, "part of an endpoint", strictyaml.Fields{
 		"to": func(n ast.Node) {
 			place, err := bailey.ParseEndpoint(r.readWord(n, maxWord))
 			if err != nil {
@@ -194,7 +194,7 @@ func (r reader) readReach(n ast.Node) (one Reach) {
 
 // readCallers reads capability patterns. The only wildcard allowed is *.
 func (r reader) readCallers(n ast.Node) (list []string) {
-	for _, item := range r.items(n, "for wants a list of capabilities") {
+	for _, item := range r.readItems(n, "for wants a list of capabilities") {
 		who := r.readWord(item, maxWord)
 		if len(list) == maxFor || slices.Contains(list, who) ||
 			strings.Trim(who, "abcdefghijklmnopqrstuvwxyz0123456789._-*") != "" {

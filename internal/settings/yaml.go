@@ -70,7 +70,7 @@ func newReader(name, apply string) reader {
 func ParseSettings(text []byte) (Contents, error) {
 	r := newReader(FileName, "bailey init --apply")
 	c := Contents{Workspaces: []string{}}
-	r.fields(r.Body(text), "setting", strictyaml.Fields{
+	r.readKeys(r.Body(text), "setting", strictyaml.Fields{
 		"workspaces":    storeIn(&c.Workspaces, r.readWorkspaces),
 		"redaction":     storeIn(&c.Redaction, r.readRedaction),
 		"policySigners": storeIn(&c.Signers, r.readSigners),
@@ -79,7 +79,7 @@ func ParseSettings(text []byte) (Contents, error) {
 		"broker":        storeIn(&c.Broker, r.readBroker),
 		"network":       storeIn(&c.Network, r.readNetwork),
 		"agents": func(n ast.Node) {
-			r.fields(n, "part of agents", strictyaml.Fields{
+			r.readKeys(n, "part of agents", strictyaml.Fields{
 				"required": r.boolField("required", &c.Agents.Required),
 				"listed":   r.countField("listed", maxListed, &c.Agents.Listed),
 				"asking":   storeIn(&c.Agents.Asking, r.readAsking),
@@ -98,7 +98,7 @@ func storeIn[T any](p *T, read func(ast.Node) T) func(ast.Node) {
 }
 
 // fields reads a mapping. Nothing is an empty mapping.
-func (r reader) fields(n ast.Node, what string, known strictyaml.Fields) {
+func (r reader) readKeys(n ast.Node, what string, known strictyaml.Fields) {
 	switch n.(type) {
 	case nil, *ast.NullNode, *ast.CommentGroupNode:
 	default:
@@ -107,7 +107,7 @@ func (r reader) fields(n ast.Node, what string, known strictyaml.Fields) {
 }
 
 // items returns the elements of a list. A null value is an empty list.
-func (r reader) items(n ast.Node, wants string) []ast.Node {
+func (r reader) readItems(n ast.Node, wants string) []ast.Node {
 	switch n := n.(type) {
 	case *ast.NullNode:
 	case *ast.SequenceNode:
@@ -123,7 +123,7 @@ const maxAsking, maxClientName = 16, 96
 
 // readAsking reads the names of MCP clients, as the clients give them in initialize.
 func (r reader) readAsking(n ast.Node) (names []string) {
-	for _, item := range r.items(n, "asking wants a list of names of MCP clients") {
+	for _, item := range r.readItems(n, "asking wants a list of names of MCP clients") {
 		name := r.readWord(item, maxClientName)
 		if len(names) == maxAsking || slices.Contains(names, name) || strings.Contains(name, "/") {
 			r.AddFault(item, "a client's name has no '/' and is listed only once; at most %d may be listed", maxAsking)
@@ -148,7 +148,7 @@ workspaces:
 
 func (r reader) readWorkspaces(n ast.Node) []string {
 	dirs := []string{}
-	for _, item := range r.items(n, "workspaces wants a list of directories") {
+	for _, item := range r.readItems(n, "workspaces wants a list of directories") {
 		n, ok := item.(*ast.StringNode)
 		switch {
 		case len(dirs) == maxWorkspaces:
@@ -214,7 +214,7 @@ func insertWorkspace(text, dir string) string {
 // workspaceList returns the list node, or nil if the file has none.
 func workspaceList(text []byte) (list *ast.SequenceNode) {
 	r := newReader(FileName, "")
-	r.fields(r.Body(text), "", strictyaml.Fields{"workspaces": func(n ast.Node) { list, _ = n.(*ast.SequenceNode) }})
+	r.readKeys(r.Body(text), "", strictyaml.Fields{"workspaces": func(n ast.Node) { list, _ = n.(*ast.SequenceNode) }})
 	return list
 }
 
@@ -245,7 +245,7 @@ const (
 // name, such as ada.
 func (r reader) readApprovers(n ast.Node) (list []Approver) {
 	var held []string
-	for _, item := range r.items(n, "approvers wants a list of names with key and roles") {
+	for _, item := range r.readItems(n, "approvers wants a list of names with key and roles") {
 		if len(list) == maxApprovers {
 			r.AddFault(item, "over the %d approvers allowed", maxApprovers)
 			break
@@ -266,11 +266,11 @@ func (r reader) readApprovers(n ast.Node) (list []Approver) {
 }
 
 func (r reader) readApprover(n ast.Node) (a Approver) {
-	r.fields(n, "part of an approver", strictyaml.Fields{
+	r.readKeys(n, "part of an approver", strictyaml.Fields{
 		"name": r.wordField(maxSigner, &a.Name),
 		"key":  r.wordField(maxSigner, &a.Key),
 		"roles": func(n ast.Node) {
-			for _, item := range r.items(n, "roles wants a list of names") {
+			for _, item := range r.readItems(n, "roles wants a list of names") {
 				role := r.readWord(item, maxRole)
 				if len(a.Roles) == maxRoles || slices.Contains(a.Roles, role) ||
 					strings.Trim(role, "abcdefghijklmnopqrstuvwxyz0123456789._-") != "" {
@@ -316,7 +316,7 @@ func (r reader) readBroker(n ast.Node) *Broker {
 		return nil
 	}
 	b := &Broker{UID: -1}
-	r.fields(n, "part of broker", strictyaml.Fields{
+	r.readKeys(n, "part of broker", strictyaml.Fields{
 		"socket": r.wordField(maxSigner, &b.Socket),
 		"uid": func(n ast.Node) {
 			i, ok := n.(*ast.IntegerNode)
@@ -353,10 +353,10 @@ type Notify struct {
 const maxURL = 1024
 
 func (r reader) readNotify(n ast.Node) (c Notify) {
-	r.fields(n, "way to notify", strictyaml.Fields{
+	r.readKeys(n, "way to notify", strictyaml.Fields{
 		"desktop": r.boolField("desktop", &c.Desktop),
 		"webhook": func(n ast.Node) {
-			r.fields(n, "part of a webhook",
+			r.readKeys(n, "part of a webhook",
 				strictyaml.Fields{"url": func(n ast.Node) { c.Webhook, c.URL = r.readWebhook(n) }})
 			if c.Webhook == "" {
 				r.AddFault(n, "a webhook has a url")
@@ -400,7 +400,7 @@ const (
 // signature is not applied.
 func (r reader) readSigners(n ast.Node) (lines []string) {
 	const form = "a signer is a name, a key's type and the key, as in: ada ssh-ed25519 AAAA…"
-	for _, item := range r.items(n, "policySigners wants a list of keys") {
+	for _, item := range r.readItems(n, "policySigners wants a list of keys") {
 		n, ok := item.(*ast.StringNode)
 		switch {
 		case len(lines) == maxSigners:
@@ -434,7 +434,7 @@ func (r reader) readSockets(n ast.Node) map[string]string {
 			all[daemon] = path
 		}
 	}
-	r.fields(n, "daemon", known)
+	r.readKeys(n, "daemon", known)
 	return all
 }
 

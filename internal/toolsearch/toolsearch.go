@@ -49,10 +49,10 @@ const (
 // word counts for more if it is rare or if its part of the manifest has few words. A capability that has all the words
 // scores higher.
 func Search(c *pack.Catalog, question string, limit int) []Match {
-	return newIndex(c).search(question, limit)
+	return newIndex(c).findMatches(question, limit)
 }
 
-func (x index) search(question string, limit int) []Match {
+func (x index) findMatches(question string, limit int) []Match {
 	asked, hits := askedWords(question), make([]int, len(x.all))
 	found := make([]Match, len(x.all))
 	for i, m := range x.all {

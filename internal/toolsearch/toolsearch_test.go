@@ -98,7 +98,7 @@ func FuzzSearch(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, question string) {
-		found := x.search(question, 3)
+		found := x.findMatches(question, 3)
 		if len(found) > 3 {
 			t.Errorf("%d matches over the limit", len(found))
 		}

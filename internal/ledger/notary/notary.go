@@ -354,8 +354,8 @@ func (n *Notary) proveConsistency(ctx context.Context, old, size uint64,
 		}
 		p.addLeaf(e.Leaf)
 	}
-	if root, err = p.root(); err == nil {
-		proof, err = p.consistency(old)
+	if root, err = p.treeRoot(); err == nil {
+		proof, err = p.consistencyWith(old)
 	}
 	return proof, root, err
 }

@@ -66,7 +66,7 @@ func (p *prover) addLeaf(leaf audit.Hash) {
 }
 
 // root returns the root of the tree. It fails if not all leaves were added.
-func (p *prover) root() (audit.Hash, error) {
+func (p *prover) treeRoot() (audit.Hash, error) {
 	if p.added < p.size {
 		return audit.Hash{}, fmt.Errorf("the ledger has %d entries, not the %d that are to be proved", p.added, p.size)
 	}
@@ -75,12 +75,12 @@ func (p *prover) root() (audit.Hash, error) {
 }
 
 // inclusion returns the proof that the entry numbered seq is in the tree: its siblings from the leaf up.
-func (p *prover) inclusion(seq uint64) ([]audit.Hash, error) {
+func (p *prover) inclusionOf(seq uint64) ([]audit.Hash, error) {
 	return p.proveInclusion(seq, p.hashReader())
 }
 
 // consistency returns the proof that the tree begins with the tree over the first old entries.
-func (p *prover) consistency(old uint64) ([]audit.Hash, error) {
+func (p *prover) consistencyWith(old uint64) ([]audit.Hash, error) {
 	return p.proveConsistency(old, p.hashReader())
 }
 
@@ -209,12 +209,12 @@ func (n *Notary) proveEntries(ctx context.Context, signed []byte, seqs []uint64)
 			r.Entries = append(r.Entries, audit.Proven{Seq: e.Seq, Line: line})
 		}
 	}
-	if root, err := p.root(); err != nil || root != c.Root {
+	if root, err := p.treeRoot(); err != nil || root != c.Root {
 		return r, &audit.Bad{Entry: c.Size, Reason: audit.Forked,
 			Detail: fmt.Sprintf("the first %d entries are not those that were signed", c.Size)}
 	}
 	for i, e := range r.Entries {
-		if r.Entries[i].Proof, err = p.inclusion(e.Seq); err != nil {
+		if r.Entries[i].Proof, err = p.inclusionOf(e.Seq); err != nil {
 			return r, err
 		}
 	}

@@ -125,7 +125,7 @@ func TestSignsOnlyWhatExtends(t *testing.T) {
 	p := proverOf(t, 12)
 	do(t, p.wantConsistency(5))
 	feed(t, p, leaves)
-	proof, err := p.consistency(5)
+	proof, err := p.consistencyWith(5)
 	do(t, err)
 	now, old := at("log", leaves), at("log", leaves[:5])
 	for range 2 {
@@ -180,19 +180,19 @@ func TestEveryProof(t *testing.T) {
 		}
 		do(t, p.wantConsistency(size))
 		feed(t, p, leaves)
-		root, err := p.root()
+		root, err := p.treeRoot()
 		do(t, err)
 		if want := rootOver(leaves[:size]); root != want {
 			t.Fatalf("%d leaves: %s, want %s", size, root, want)
 		}
 		c := audit.Checkpoint{Origin: "log", Size: size, Root: root}
 		for seq := uint64(1); seq <= size; seq++ {
-			proof, err := p.inclusion(seq)
+			proof, err := p.inclusionOf(seq)
 			do(t, err)
 			do(t, c.Includes(seq, leaves[seq-1], proof))
 		}
 		for old := range size + 1 {
-			proof, err := p.consistency(old)
+			proof, err := p.consistencyWith(old)
 			do(t, err)
 			do(t, c.Extends(audit.Checkpoint{Origin: "log", Size: old, Root: rootOver(leaves[:old])}, proof))
 		}
@@ -218,12 +218,12 @@ func TestProverRefuses(t *testing.T) {
 	mustNot("size 10", p.wantConsistency(10))
 	do(t, p.wantInclusion(4))
 	feed(t, p, leaves[:5])
-	_, err := p.root()
+	_, err := p.treeRoot()
 	mustNot("a root over leaves that are not there", err)
-	_, err = p.inclusion(4)
+	_, err = p.inclusionOf(4)
 	mustNot("a proof over leaves that are not there", err)
 	feed(t, p, leaves[5:])
-	_, err = p.inclusion(8)
+	_, err = p.inclusionOf(8)
 	mustNot("a proof that was not wanted in time", err)
 }
 
@@ -232,7 +232,7 @@ func BenchmarkInclusion(b *testing.B) {
 	do(b, p.wantInclusion(12345))
 	feed(b, p, someLeaves(1<<16))
 	for b.Loop() {
-		if _, err := p.inclusion(12345); err != nil {
+		if _, err := p.inclusionOf(12345); err != nil {
 			b.Fatal(err)
 		}
 	}
