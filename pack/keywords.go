@@ -229,7 +229,12 @@ func (k *keywordChecker) checkSize(n ast.Node) {
 
 func (k *keywordChecker) checkExtension(n ast.Node) {
 	var allow []string
-	k.readFields(n, "x-bailey", map[string]func(ast.Node){"allow": k.textsField("allow", &allow)})
+	var options string
+	k.readFields(n, "x-bailey", map[string]func(ast.Node){"allow": k.textsField("allow", &allow),
+		"options": k.textField("options", &options)})
+	if _, wrong := parseOptionTable(options); options != "" && wrong != "" {
+		k.addFault(tokenOf(n), "x-bailey options: %s", wrong)
+	}
 	for _, a := range allow {
 		if !slices.Contains(allowances, a) {
 			k.addFault(tokenOf(n), "x-bailey allows %s, not %q", strings.Join(allowances, ", "), clipText(a))

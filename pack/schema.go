@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"errors"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -149,6 +150,12 @@ func (s *schema) linkRule(r *rule, depth int) (err error) {
 	}
 	if r.Pattern != "" && err == nil {
 		r.matches, err = regexp.Compile(r.Pattern)
+	}
+	if r.Bailey.Options != "" && err == nil {
+		var wrong string
+		if r.options, wrong = parseOptionTable(r.Bailey.Options); wrong != "" {
+			err = errors.New("x-bailey options: " + wrong)
+		}
 	}
 	return err
 }
