@@ -55,19 +55,32 @@ func (m *Capability) ArgvPattern() []string {
 
 // Match returns the inputs, as text, with which the capability does the same as a command line. There is usually one
 // input, and several if the line names several files. A line matches only if every word is accounted for. The inputs
-// may still fail Check.
+// of the first pattern that matches may fail Check; then a later pattern counts if its inputs pass.
 func (m *Capability) Match(argv []string) (inputs []map[string]any, ok bool) {
 	for _, p := range m.patterns {
-		if inputs, ok := p.matchArgv(argv); ok {
-			if dir := m.spec.Backend.CwdFromInput; dir != "" {
-				for _, in := range inputs {
-					in[dir] = "."
-				}
+		these, fits := p.matchArgv(argv)
+		if !fits {
+			continue
+		}
+		if dir := m.spec.Backend.CwdFromInput; dir != "" {
+			for _, in := range these {
+				in[dir] = "."
 			}
-			return inputs, true
+		}
+		valid := m.accepts(these)
+		if valid || !ok {
+			inputs, ok = these, true
+		}
+		if valid {
+			break
 		}
 	}
-	return nil, false
+	return inputs, ok
+}
+
+// accepts reports whether all inputs pass Check.
+func (m *Capability) accepts(inputs []map[string]any) bool {
+	return !slices.ContainsFunc(inputs, func(in map[string]any) bool { _, err := m.Check(in, true); return err != nil })
 }
 
 // argvMatch is the state of one match.
@@ -377,7 +390,7 @@ func Meanings(list []*Capability, argv []string) (found []Meaning) {
 		if !ok {
 			continue
 		}
-		valid := !slices.ContainsFunc(inputs, func(in map[string]any) bool { _, err := m.Check(in, true); return err != nil })
+		valid := m.accepts(inputs)
 		if valid && !fits {
 			fits, found = true, nil
 		}

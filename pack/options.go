@@ -18,6 +18,7 @@ type toolOption struct {
 	name     string
 	value    bool     // the option has a value
 	optional bool     // the value may be missing; if present, it is attached
+	next     bool     // the value of a command line is also the next word, if there is one
 	number   bool     // the value is a decimal number
 	values   []string // permitted values; a trailing * permits any ending; empty permits all
 }
@@ -36,8 +37,8 @@ func parseOptionTable(text string) (*optionTable, string) {
 		case rest == "":
 		case rest == "#":
 			o.value, o.number = true, true
-		case rest == "[=]":
-			o.value, o.optional = true, true
+		case rest == "[=]" || rest == "[+]":
+			o.value, o.optional, o.next = true, true, rest == "[+]"
 		case rest[0] == '=':
 			o.value = true
 			if rest == "=#" {
@@ -46,7 +47,7 @@ func parseOptionTable(text string) (*optionTable, string) {
 				o.values = strings.Split(rest[1:], "|")
 			}
 		default:
-			return nil, fmt.Sprintf("%q is no option: write --flag, --name=, --name=a|b*, --name=#, --name[=] or -n#", clipText(word))
+			return nil, fmt.Sprintf("%q is no option: write --flag, --name=, --name=a|b*, --name=#, --name[=], --name[+] or -n#", clipText(word))
 		}
 		switch bare := o.name == "-" && o.number; {
 		case !bare && (len(o.name) < 2 || o.name[0] != '-' || o.name == "--"):
@@ -99,7 +100,7 @@ func (t *optionTable) readWord(word string, rest []string) (items []string, used
 	name, value, joined := strings.Cut(word, "=")
 	if o := t.find(word); o != nil && !joined {
 		switch {
-		case !o.value || o.optional:
+		case !o.value || o.optional && !o.next || o.next && len(rest) == 0:
 			return []string{word}, 0
 		case len(rest) > 0:
 			if item := o.item(rest[0]); item != "" {

@@ -34,6 +34,10 @@ func main() {
 		ok := ""
 		if err == nil && len(cs) == 1 && len(cs[0].Words) > 0 {
 			for _, m := range pack.Meanings(list, cs[0].Words) {
+				if os.Getenv("GOLD") != "" {
+					b, _ := json.Marshal(m.Inputs[0])
+					fmt.Printf("> %s %s\n", m.ID, b)
+				}
 				ok += " " + string(m.ID) + ":" + string(m.SideEffect)
 			}
 		}
