@@ -136,11 +136,10 @@ func sameProgram(word, name string) bool {
 
 // matchOption consumes a word that begins with a dash. It returns the number of following words that belong to it.
 func (p pattern) matchOption(t *argvMatch, a string, rest []string) (n int, ok bool) {
-	if n, ok := p.matchOne(t, a, rest); ok {
-		return n, true
-	}
-	if a[1] == '-' || len(a) == 2 {
-		return 0, false
+	if !p.joinsOptions(t, a) {
+		if n, ok := p.matchOne(t, a, rest); ok || a[1] == '-' || len(a) == 2 {
+			return n, ok
+		}
 	}
 	// several short options in one word: the text after the first one with a value is its value (getopt(3))
 	for at := 1; at < len(a); at++ {
@@ -158,6 +157,23 @@ func (p pattern) matchOption(t *argvMatch, a string, rest []string) (n int, ok b
 		return p.matchOne(t, letter, rest)
 	}
 	return 0, true
+}
+
+// joinsOptions reports whether a word joins several short options, of which the pattern itself has one.
+func (p pattern) joinsOptions(t *argvMatch, a string) bool {
+	if a[1] == '-' || len(a) == 2 || p.takesValue(t, a[:2]) || p.hasOption(t, a) {
+		return false
+	}
+	for at := range a[1:] {
+		if p.hasOption(t, "-"+a[at+1:at+2]) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p pattern) hasOption(t *argvMatch, name string) bool {
+	return slices.ContainsFunc(p.options, func(o option) bool { return o.place == t.place && slices.Contains(o.names, name) })
 }
 
 // takesValue reports whether the option with this name must have a value.
