@@ -40,7 +40,7 @@ func (a *App) shimVerb() *cobra.Command {
 	cmd.AddCommand(a.shimChange("install", "Put a tool's name into the home's shims", apitype.InstallShims,
 		InstallShim),
 		a.shimChange("uninstall", "Take a tool's name out of the home's shims", apitype.UninstallShims,
-			uninstallShim), a.shimListVerb(), a.shimActivate())
+			uninstallShim), a.shimListVerb(), a.shimActivate(), a.shimCheckVerb())
 	return cmd
 }
 
