@@ -10,15 +10,25 @@ import (
 	"bailey/internal/strictyaml"
 )
 
-// pattern describes the command lines that a capability is equivalent to: the leading words, then options and operands.
+// pattern describes the command lines that a capability is equivalent to: the leading words with options between and
+// after them, then operands.
 type pattern struct {
 	words    []string
 	options  []option
+	tables   []tableOptions
 	operands []operand // in order
 	after    []operand // operands after --
 }
 
+// tableOptions lets all options of an input's table stand at one place.
+type tableOptions struct {
+	place int // how many of the pattern's words come before
+	input string
+	table *optionTable
+}
+
 type option struct {
+	place int // how many of the pattern's words come before
 	names []string
 	input string // "" means no relevant effect
 	value bool   // the option takes a value
@@ -48,19 +58,32 @@ func (m *Capability) ArgvPattern() []string {
 
 // Match returns the inputs, as text, with which the capability does the same as a command line. There is usually one
 // input, and several if the line names several files. A line matches only if every word is accounted for. The inputs
-// may still fail Check.
+// of the first pattern that matches may fail Check; then a later pattern counts if its inputs pass.
 func (m *Capability) Match(argv []string) (inputs []map[string]any, ok bool) {
 	for _, p := range m.patterns {
-		if inputs, ok := p.matchArgv(argv); ok {
-			if dir := m.spec.Backend.CwdFromInput; dir != "" {
-				for _, in := range inputs {
-					in[dir] = "."
-				}
+		these, fits := p.matchArgv(argv)
+		if !fits {
+			continue
+		}
+		if dir := m.spec.Backend.CwdFromInput; dir != "" {
+			for _, in := range these {
+				in[dir] = "."
 			}
-			return inputs, true
+		}
+		valid := m.accepts(these)
+		if valid || !ok {
+			inputs, ok = these, true
+		}
+		if valid {
+			break
 		}
 	}
-	return nil, false
+	return inputs, ok
+}
+
+// accepts reports whether all inputs pass Check.
+func (m *Capability) accepts(inputs []map[string]any) bool {
+	return !slices.ContainsFunc(inputs, func(in map[string]any) bool { _, err := m.Check(in, true); return err != nil })
 }
 
 // argvMatch is the state of one match.
@@ -70,18 +93,25 @@ type argvMatch struct {
 	several  []string
 	operands []operand
 	after    []operand
+	place    int // how many of the pattern's words were found
 }
 
 func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
-	if len(argv) < len(p.words) || !slices.Equal(argv[1:len(p.words)], p.words[1:]) ||
-		!sameProgram(argv[0], p.words[0]) {
+	if len(argv) < len(p.words) || !sameProgram(argv[0], p.words[0]) {
 		return nil, false
 	}
-	t := &argvMatch{input: map[string]any{}, operands: p.operands, after: p.after}
-	for rest := argv[len(p.words):]; len(rest) > 0; {
+	t := &argvMatch{input: map[string]any{}, operands: p.operands, after: p.after, place: 1}
+	for rest := argv[1:]; len(rest) > 0 || t.place < len(p.words); {
+		if len(rest) == 0 {
+			return nil, false
+		}
 		a := rest[0]
 		rest = rest[1:]
 		switch {
+		case t.place < len(p.words) && a == p.words[t.place]:
+			t.place++
+		case t.place < len(p.words) && (len(a) < 2 || a[0] != '-' || a == "--"):
+			return nil, false
 		case a == "--":
 			for _, word := range rest {
 				if !t.matchOperand(word, true) {
@@ -109,45 +139,98 @@ func sameProgram(word, name string) bool {
 
 // matchOption consumes a word that begins with a dash. It returns the number of following words that belong to it.
 func (p pattern) matchOption(t *argvMatch, a string, rest []string) (n int, ok bool) {
-	name, value, joined := strings.Cut(a, "=")
-	for _, o := range p.options {
-		switch {
-		case slices.Contains(o.names, a) && !o.value:
-			return 0, t.setInput(o, true)
-		case slices.Contains(o.names, a) && len(rest) > 0:
-			return 1, t.setInput(o, rest[0])
-		case joined && strings.HasPrefix(a, "--") && o.value && slices.Contains(o.names, name):
-			return 0, t.setInput(o, value)
-		case slices.Contains(o.names, "-#") && strings.Trim(a[1:], "0123456789") == "":
-			return 0, t.setInput(o, a[1:])
-		case o.value && a[1] != '-' && len(a) > 2 && slices.Contains(o.names, a[:2]):
-			return 0, t.setInput(o, a[2:])
+	if !p.joinsOptions(t, a) {
+		if n, ok := p.matchOne(t, a, rest); ok || a[1] == '-' || len(a) == 2 {
+			return n, ok
 		}
-	}
-	if a[1] == '-' || len(a) == 2 {
-		return 0, false
 	}
 	// several short options in one word: the text after the first one with a value is its value (getopt(3))
-	for at, letter := range a[1:] {
-		i := slices.IndexFunc(p.options, func(o option) bool { return slices.Contains(o.names, "-"+string(letter)) })
-		if i < 0 {
-			return 0, false
-		}
-		o, left := p.options[i], a[1+at+len(string(letter)):]
-		switch {
-		case !o.value:
-			if !t.setInput(o, true) {
+	for at := 1; at < len(a); at++ {
+		letter, left := "-"+a[at:at+1], a[at+1:]
+		if !p.takesValue(t, letter) {
+			if _, ok := p.matchOne(t, letter, nil); !ok {
 				return 0, false
 			}
-		case left != "":
-			return 0, t.setInput(o, left)
-		case len(rest) > 0:
-			return 1, t.setInput(o, rest[0])
-		default:
-			return 0, false
+			continue
 		}
+		if left != "" {
+			_, ok := p.matchOne(t, letter, []string{left})
+			return 0, ok
+		}
+		return p.matchOne(t, letter, rest)
 	}
 	return 0, true
+}
+
+// joinsOptions reports whether a word joins several short options, of which the pattern itself has one.
+func (p pattern) joinsOptions(t *argvMatch, a string) bool {
+	if a[1] == '-' || len(a) == 2 || p.takesValue(t, a[:2]) || p.hasOption(t, a) {
+		return false
+	}
+	for at := range a[1:] {
+		if p.hasOption(t, "-"+a[at+1:at+2]) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p pattern) hasOption(t *argvMatch, name string) bool {
+	return slices.ContainsFunc(p.options, func(o option) bool { return o.place == t.place && slices.Contains(o.names, name) })
+}
+
+// takesValue reports whether the option with this name must have a value.
+func (p pattern) takesValue(t *argvMatch, name string) bool {
+	for _, o := range p.options {
+		if o.place == t.place && slices.Contains(o.names, name) {
+			return o.value
+		}
+	}
+	for _, l := range p.tables {
+		if o := l.table.find(name); l.place == t.place && o != nil {
+			return o.value && !o.optional
+		}
+	}
+	return false
+}
+
+// matchOne consumes one option: of the pattern, or, if its input is set already, of a table.
+func (p pattern) matchOne(t *argvMatch, a string, rest []string) (n int, ok bool) {
+	name, value, joined := strings.Cut(a, "=")
+	for _, o := range p.options {
+		known := o.place == t.place && slices.Contains(o.names, a)
+		switch {
+		case o.place != t.place:
+		case known && !o.value:
+			ok = t.setInput(o, true)
+		case known && len(rest) > 0:
+			n, ok = 1, t.setInput(o, rest[0])
+		case joined && strings.HasPrefix(a, "--") && o.value && slices.Contains(o.names, name):
+			ok = t.setInput(o, value)
+		case slices.Contains(o.names, "-#") && strings.Trim(a[1:], "0123456789") == "":
+			ok = t.setInput(o, a[1:])
+		case o.value && a[1] != '-' && len(a) > 2 && slices.Contains(o.names, a[:2]):
+			ok = t.setInput(o, a[2:])
+		}
+		if ok {
+			return n, true
+		}
+		n = 0
+	}
+	for _, l := range p.tables {
+		if l.place != t.place {
+			continue
+		}
+		if items, used := l.table.readWord(a, rest); len(items) > 0 {
+			had, _ := t.input[l.input].([]any)
+			for _, item := range items {
+				had = append(had, item)
+			}
+			t.input[l.input] = had
+			return used, true
+		}
+	}
+	return 0, false
 }
 
 // setInput sets the value of an input. It returns false if the input is set already.
@@ -238,8 +321,8 @@ func readPattern(text string, s *schema) (p pattern, wrong string) {
 		}
 		switch end {
 		case " ":
-			if len(p.options)+len(p.operands)+len(p.after) > 0 {
-				return p, "words stand before options and operands"
+			if len(p.operands)+len(p.after) > 0 || len(p.words) == 0 && len(p.options)+len(p.tables) > 0 {
+				return p, "words stand before operands, and the program before options"
 			}
 			p.words = append(p.words, item)
 		case "}":
@@ -259,7 +342,15 @@ func readPattern(text string, s *schema) (p pattern, wrong string) {
 
 func (p *pattern) readOption(item string, s *schema) string {
 	names, input, _ := strings.Cut(item, " ")
-	o := option{names: strings.Split(names, "|")}
+	if names == "..." {
+		in := s.props[input]
+		if in == nil || in.Items.followRef() == nil || in.Items.followRef().options == nil {
+			return "{... " + safeText(input) + "} wants a list whose items have x-bailey options"
+		}
+		p.tables = append(p.tables, tableOptions{len(p.words), input, in.Items.followRef().options})
+		return ""
+	}
+	o := option{names: strings.Split(names, "|"), place: len(p.words)}
 	o.input, o.is, _ = strings.Cut(input, "=")
 	in := s.props[o.input]
 	switch {
@@ -304,13 +395,23 @@ type Meaning struct {
 	Inputs []map[string]any // several if the line names several values for an input that takes one
 }
 
-// Meanings returns all meanings of a command line, in the order of the list.
+// Meanings returns all meanings of a command line, in the order of the list. If the inputs of some of them are valid,
+// only these count.
 func Meanings(list []*Capability, argv []string) (found []Meaning) {
 	if len(argv) == 0 {
 		return nil
 	}
+	fits := false
 	for _, m := range list {
-		if inputs, ok := m.Match(argv); ok {
+		inputs, ok := m.Match(argv)
+		if !ok {
+			continue
+		}
+		valid := m.accepts(inputs)
+		if valid && !fits {
+			fits, found = true, nil
+		}
+		if valid == fits {
 			found = append(found, Meaning{m, inputs})
 		}
 	}

@@ -18,23 +18,30 @@ func TestMatch(t *testing.T) {
 	for _, c := range []struct{ id, line, want string }{
 		{"git.status", "git status", `[{"repo":"."}]`},
 		{"git.status", "/usr/bin/git status -s", `[{"repo":".","short":true}]`},
-		{"git.status", "git status -- a/b", `[{"path":"a/b","repo":"."}]`},
-		{"git.status", "git status -sb", `[{"repo":".","short":true}]`},
-		{"git.status", "git status -s -s", ""},
-		{"git.status", "git status --ignored", ""},
+		{"git.status", "git status -- a/b", `[{"paths":["a/b"],"repo":"."}]`},
+		{"git.status", "git status -sb", `[{"options":["-b"],"repo":".","short":true}]`},
+		{"git.status", "git status -s -s", `[{"options":["-s"],"repo":".","short":true}]`},
+		{"git.status", "git status --ignored", `[{"options":["--ignored"],"repo":"."}]`},
 		{"git.status", "git -C /etc status", ""},
 		{"git.status", "git -c core.fsmonitor=x status", ""},
 		{"git.status", "/tmp/git status", ""},
 		{"git.status", "./git status", ""},
-		{"git.log", "git log --oneline -5", `[{"format":"oneline","limit":"5","repo":"."}]`},
-		{"git.log", "git log -n 5 main -- x", `[{"limit":"5","path":"x","repo":".","rev":"main"}]`},
+		{"git.log", "git log --oneline -5", `[{"limit":"5","options":["--oneline"],"repo":"."}]`},
+		{"git.log", "git log -n 5 main -- x", `[{"limit":"5","paths":["x"],"repo":".","revs":["main"]}]`},
 		{"git.log", "git log --max-count=5", `[{"limit":"5","repo":"."}]`},
 		{"git.log", "git log --output=x", ""},
 		{"git.log", "git log -n", ""},
-		{"git.log", "git log a b", ""},
+		{"git.log", "git log a b", `[{"repo":".","revs":["a","b"]}]`},
+		{"git.log", "git --no-pager log", `[{"repo":"."}]`},
+		{"git.log", "git log --no-pager", ""},
+		{"git.log", "git log --author ada --since=yesterday -U3", `[{"diff":["-U3"],"options":["--author=ada","--since=yesterday"],"repo":"."}]`},
+		{"git.log", "git log --author", ""},
+		{"git.log", "git log --pretty=format:%h", `[{"options":["--pretty=format:%h"],"repo":"."}]`},
+		{"git.blame", "git blame -wC -L 1,2 a", `[{"options":["-w","-C","-L1,2"],"repo":".","words":["a"]}]`},
+		{"git.grep", "git grep -nO x", ""},
 		{"git.diff", "git diff --ext-diff", ""},
 		{"git.diff", "git diff --staged --stat", `[{"repo":".","staged":true,"stat":true}]`},
-		{"git.diff", "git diff --stat=5", ""},
+		{"git.diff", "git diff --stat=5", `[{"diff":["--stat=5"],"repo":"."}]`},
 		{"git.branch-list", "git branch", `[{"repo":"."}]`},
 		{"git.branch-list", "git branch -D main", ""},
 		{"git.branch-list", "git branch new", ""},
@@ -84,7 +91,7 @@ func TestMatch(t *testing.T) {
 
 func TestPatternRefused(t *testing.T) {
 	s := &schema{props: map[string]*rule{}}
-	for _, text := range []string{"", "[x]", "a {-n", "a [x]", "a {-n x}", "a {n}", "a {} b", "a {-n} b"} {
+	for _, text := range []string{"", "[x]", "a {-n", "a [x]", "a {-n x}", "a {n}", "a {} b", "{-n} a", "a [x] b", "a {... n}"} {
 		if _, wrong := readPattern(text, s); wrong == "" {
 			t.Errorf("%q is taken", text)
 		}

@@ -225,7 +225,12 @@ func (k *keywordChecker) checkSize(n ast.Node) {
 
 func (k *keywordChecker) checkExtension(n ast.Node) {
 	var allow []string
-	k.Fields(n, "x-bailey", strictyaml.Fields{"allow": strictyaml.TextsField(k.File, "allow", &allow)})
+	var options string
+	k.Fields(n, "x-bailey", strictyaml.Fields{"allow": strictyaml.TextsField(k.File, "allow", &allow),
+		"options": strictyaml.TextField(k.File, "options", &options)})
+	if _, wrong := parseOptionTable(options); options != "" && wrong != "" {
+		k.AddFault(n, "x-bailey options: %s", wrong)
+	}
 	for _, a := range allow {
 		if !slices.Contains(allowances, a) {
 			k.AddFault(n, "x-bailey allows %s, not %q", strings.Join(allowances, ", "), strictyaml.Clip(a))

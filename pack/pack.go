@@ -66,6 +66,17 @@
 // /home/fetched. In a built-in pack, backend.path lists the directories in which the command is searched first. With
 // network: {loopback: true} a tool can connect to itself.
 //
+// # Fragments
+//
+//	fragments:
+//	  reading: {risk: low, sideEffectClass: readOnly, backend: {type: subprocess, command: git, args: [--no-pager]}}
+//	capabilities:
+//	  - {name: log, like: reading, backend: {args: [log]}} # its args are --no-pager log
+//
+// A capability with like: NAME, or a list of names, is read as if it contained these parts of the pack. If both have a
+// key, mappings and lists are joined, the fragment first; any other value is the capability's own. A fragment cannot be
+// like another one, and a fragment that no capability uses is a fault.
+//
 // # Egress
 //
 //	sandboxProfile:
@@ -88,6 +99,7 @@
 //	{{ input.x }}                 the value of input x; the element is dropped if x has no value
 //	{{ input.x | default: "20" }} the text 20 if x has no value
 //	{{ input.x | flag: "--all" }} the word --all if x is true, otherwise the element is dropped
+//	{{ input.x | after: "--" }}   the word -- and then the value, both dropped if x has no value; -- is written once
 //
 // A placeholder may be part of a longer text ("--max-count={{ input.limit }}"). If an element is only a placeholder and
 // its value is an array of strings, it renders to one element for each string.
@@ -165,10 +177,12 @@
 //
 // # Command lines
 //
-//	argvPattern: git log {-n|--max-count|-# limit} {--oneline format=oneline} {--no-color} [rev] [-- path]
+//	argvPattern: git {--no-pager} log {-n|--max-count|-# limit} {--no-color} {... options} [revs] [-- paths]
 //
-// A text or a list of texts describes the command lines that are equivalent to the capability: the leading words, then
-// options in braces and operands in brackets. The option of a boolean input has no value. The option of any other input
+// A text or a list of texts describes the command lines that are equivalent to the capability: the leading words, with
+// options in braces between and after them, then operands in brackets. An option may stand only where it is written:
+// before the next word, or after all of them. {... options} takes every option in the table of the input, which is a
+// list (see Schema); it also takes an option whose own input is set already. The option of a boolean input has no value. The option of any other input
 // has one: "-n 5", "-n5", "--max-count=5", and with -# also "-5". An option with = sets the input to that value. An
 // option without an input has no relevant effect and no value; with _ as the input it has a value that is ignored. If
 // an operand with = is missing, the text after the = is used. An operand with ... may occur several times, and each
@@ -214,6 +228,10 @@
 //	  allow: [lines]   values may contain tabs and newlines
 //	  allow: [empty]   the empty string is a value
 //	  allow: [option]  values may start with -: they are options of a program that can do anything in any case
+//	  options: "--all -n# --since= --out=json|path=* --color[=] --merged[+] -#"
+//	                   the value is one option of this list, with its value in the same word: --since=x, -n5. After the
+//	                   name, = requires a value, # a number, =a|b* one of these (* is any ending), [=] permits a value,
+//	                   [+] as well, which on a command line may be the next word; -# is a number after a dash
 //
 // # Bundles
 //

@@ -97,10 +97,12 @@ func parsePack(name string, data []byte, builtin bool) (*Pack, error) {
 func (r *reader) readPack(n ast.Node) *Pack {
 	p := &Pack{}
 	var list ast.Node
+	shared := &fragments{parts: map[string]ast.Node{}, used: map[string]bool{}}
 	seen := r.Fields(n, "the pack", strictyaml.Fields{
 		"name":         r.wordField("name", packName(), &p.Name),
 		"version":      r.wordField("version", version(), &p.Version),
 		"description":  strictyaml.TextField(r.File, "description", &p.Description),
+		"fragments":    func(n ast.Node) { r.readFragments(n, shared) },
 		"capabilities": func(n ast.Node) { list = n },
 	})
 	r.requireKeys(n, "the pack", seen, "name", "version", "capabilities")
@@ -113,12 +115,17 @@ func (r *reader) readPack(n ast.Node) *Pack {
 	}
 	ids := map[bailey.CapabilityID]bool{}
 	for _, item := range items {
-		c := r.readCapability(item, p)
+		c := r.readCapability(r.expand(item, shared), p)
 		if ids[c.ID] {
 			r.AddFault(item, "capability %s stands here twice", c.ID)
 		}
 		ids[c.ID] = true
 		p.Capabilities = append(p.Capabilities, c)
+	}
+	for _, name := range sortedKeys(shared.parts) {
+		if !shared.used[name] {
+			r.AddFault(shared.parts[name], "no capability is like the fragment %s", name)
+		}
 	}
 	return p
 }

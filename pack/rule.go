@@ -43,12 +43,14 @@ type rule struct {
 	Else        *rule            `json:"else"`
 	Secrets     []string         `json:"acceptsSecret"`
 	Bailey      struct {
-		Allow []string `json:"allow"`
+		Allow   []string `json:"allow"`
+		Options string   `json:"options"`
 	} `json:"x-bailey"`
 
 	never   bool           // the schema is false
 	target  *rule          // target of Ref
 	matches *regexp.Regexp // compiled Pattern
+	options *optionTable   // parsed Bailey.Options
 	stream  bool           // the value is standard input and not an argument
 }
 

@@ -2,6 +2,7 @@ package pack
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -144,6 +145,12 @@ func (s *schema) linkRule(r *rule, depth int) (err error) {
 	}
 	if r.Default != nil {
 		s.defaults = append(s.defaults, r)
+	}
+	if r.Bailey.Options != "" && err == nil {
+		var wrong string
+		if r.options, wrong = parseOptionTable(r.Bailey.Options); wrong != "" {
+			err = errors.New("x-bailey options: " + wrong)
+		}
 	}
 	return err
 }

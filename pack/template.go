@@ -25,6 +25,7 @@ type templatePart struct {
 	input string
 	def   *string // the text if the input has no value
 	flag  string  // the word for true
+	after string  // the word that comes before the value
 	shown bool    // placeholder for the value from a preview, only in bind
 }
 
@@ -71,7 +72,7 @@ func (r *reader) readTemplate(n ast.Node, text string) argTemplate {
 		p, tail, ok := parsePlaceholder(after)
 		if !ok {
 			r.AddFault(n,
-				"%q is no placeholder; write {{ input.x }}, {{ input.x | default: \"y\" }} or {{ input.x | flag: \"--y\" }}", strictyaml.Clip(text))
+				"%q is no placeholder; write {{ input.x }}, {{ input.x | default: \"y\" }}, {{ input.x | flag: \"--y\" }} or {{ input.x | after: \"--\" }}", strictyaml.Clip(text))
 			return e
 		}
 		e.parts, rest = append(e.parts, p), tail
@@ -120,6 +121,9 @@ func (p *templatePart) parseFilter(s string) (rest string, ok bool) {
 	case "flag":
 		p.flag = word
 		ok = word != ""
+	case "after":
+		p.after = word
+		ok = word != ""
 	default:
 		return s, false
 	}
@@ -141,6 +145,8 @@ func (r *reader) checkPlaceholder(n ast.Node, e argTemplate, at int, p templateP
 		r.AddFault(n, "input.%s is an object and cannot be an argument", p.input)
 	case !e.isPlaceholder() && len(in.Type) > 0 && in.hasType("array"):
 		r.AddFault(n, "input.%s may be a list, which wants an argument of its own", p.input)
+	case p.after != "" && !e.isPlaceholder():
+		r.AddFault(n, "after wants an argument of its own")
 	case p.flag != "" && (!e.isPlaceholder() || !in.hasOnlyTypes("boolean", "null")):
 		r.AddFault(n, "flag wants a boolean input and an argument of its own")
 	case at > 0 && isOnlyDashes(e.parts[:at]) && !in.hasOnlyTypes("integer"):
@@ -244,6 +250,12 @@ func (w *argvWriter) writePlaceholder(p templatePart) error {
 		}
 		return nil
 	}
+	if p.after != "" && w.input[p.input] != nil && (p.after != "--" || !w.operands) {
+		w.operands = w.operands || p.after == "--"
+		if err := w.addArg(p.after, ""); err != nil {
+			return err
+		}
+	}
 	if items, ok := w.input[p.input].([]any); ok {
 		for i, item := range items {
 			v, err := w.renderScalar(fmt.Sprintf("%s/%d", p.input, i), item)
@@ -297,7 +309,7 @@ func (m *Capability) mayBeOption(name string) bool {
 	if r != nil && r.Items != nil {
 		r = r.Items
 	}
-	return r != nil && slices.Contains(r.Bailey.Allow, "option")
+	return r != nil && (r.options != nil || slices.Contains(r.Bailey.Allow, "option"))
 }
 
 func (w *argvWriter) renderScalar(name string, v any) (string, error) {

@@ -58,6 +58,11 @@ func inputTextFault(v string, r *rule, allow []string) string {
 	if what := describeHiddenChar(v, can("lines")); what != "" {
 		return "holds " + what
 	}
+	if r.options != nil {
+		if fault := r.options.fault(v); fault != "" {
+			return fault
+		}
+	}
 	if r.Format == "subpath" && !isSubpath(v) {
 		return "is not a relative path without .. below the working directory"
 	}

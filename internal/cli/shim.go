@@ -38,7 +38,7 @@ func (a *App) shimVerb() *cobra.Command {
 	return GroupVerb("shim", "Install shims that turn a tool's own name into a call", "",
 		a.shimChange("install", "Put a tool's name into the home's shims", apitype.InstallShims, InstallShim),
 		a.shimChange("uninstall", "Take a tool's name out of the home's shims", apitype.UninstallShims, uninstallShim),
-		a.shimListVerb(), a.shimActivate())
+		a.shimListVerb(), a.shimActivate(), a.shimCheckVerb())
 }
 
 func (a *App) shimChange(verb, short string, e localapi.Endpoint[apitype.ShimTools, localapi.None],

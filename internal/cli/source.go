@@ -106,18 +106,18 @@ func (a *App) checkLines(from io.Reader) error {
 			Cmd *string `json:"cmd"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &q); err != nil || q.Cmd == nil {
-			return badLine(n, cmp.Or(err, errors.New(`the member "cmd" is missing`)))
+			return badLine(n, "cmd", cmp.Or(err, errors.New(`the member "cmd" is missing`)))
 		}
 		if err := a.Print(newSourceVerdict(readonly.Check(*q.Cmd, readonly.Options{}))); err != nil {
 			return err
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return badLine(n+1, err)
+		return badLine(n+1, "cmd", err)
 	}
 	return nil
 }
 
-func badLine(n int, err error) error {
-	return bailey.Invalid.Wrapf(err, "Correct the line and continue from there.", `line %d is not {"cmd":"…"}`, n)
+func badLine(n int, member string, err error) error {
+	return bailey.Invalid.Wrapf(err, "Correct the line and continue from there.", `line %d is not {"%s":"…"}`, n, member)
 }

@@ -14,7 +14,7 @@ func TestQuestions(t *testing.T) {
 	for question, want := range map[string]string{
 		"show me what changed":                      "git.diff",
 		"who wrote the last commits?":               "git.log",
-		"which branch am I on":                      "git.status",
+		"which branch am I on":                      "git.current-branch",
 		"create a new branch":                       "git.switch",
 		"save my changes as a commit":               "git.commit",
 		"push my branch to GitHub":                  "gh.push",

@@ -1,0 +1,158 @@
+package pack
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"bailey/internal/strictyaml"
+)
+
+// optionTable lists the options of a tool that the items of an input may be. It is written as one text, for example
+// "--oneline -n= -U# --decorate[=] --output=json|yaml|jsonpath=*".
+type optionTable struct {
+	list []toolOption
+	text string
+}
+
+// toolOption is one option. A value is attached in an item: --name=value, or -nvalue for a name of one letter.
+type toolOption struct {
+	name     string
+	value    bool     // the option has a value
+	optional bool     // the value may be missing; if present, it is attached
+	next     bool     // the value of a command line is also the next word, if there is one
+	number   bool     // the value is a decimal number
+	values   []string // permitted values; a trailing * permits any ending; empty permits all
+}
+
+// parseOptionTable parses the text of a table. The second result describes what is wrong with it, or is "".
+func parseOptionTable(text string) (*optionTable, string) {
+	t := &optionTable{text: text}
+	for _, word := range strings.Fields(text) {
+		var o toolOption
+		end := strings.IndexAny(word, "=[#")
+		if end < 0 {
+			end = len(word)
+		}
+		o.name = word[:end]
+		switch rest := word[end:]; {
+		case rest == "":
+		case rest == "#":
+			o.value, o.number = true, true
+		case rest == "[=]" || rest == "[+]":
+			o.value, o.optional, o.next = true, true, rest == "[+]"
+		case rest[0] == '=':
+			o.value = true
+			if rest == "=#" {
+				o.number = true
+			} else if len(rest) > 1 {
+				o.values = strings.Split(rest[1:], "|")
+			}
+		default:
+			return nil, fmt.Sprintf("%q is no option: write --flag, --name=, --name=a|b*, --name=#, --name[=], --name[+] or -n#", strictyaml.Clip(word))
+		}
+		switch bare := o.name == "-" && o.number; {
+		case !bare && (len(o.name) < 2 || o.name[0] != '-' || o.name == "--"):
+			return nil, fmt.Sprintf("%q does not begin with a dash and a name", strictyaml.Clip(word))
+		case strings.ContainsFunc(o.name, func(c rune) bool { return c <= ' ' || c > '~' }):
+			return nil, fmt.Sprintf("%q is not in ASCII", strictyaml.Clip(word))
+		case slices.ContainsFunc(t.list, func(had toolOption) bool { return had.name == o.name }):
+			return nil, fmt.Sprintf("%q stands there twice", strictyaml.Clip(o.name))
+		}
+		t.list = append(t.list, o)
+	}
+	if len(t.list) == 0 {
+		return nil, "it lists no option"
+	}
+	return t, ""
+}
+
+func (t *optionTable) find(name string) *toolOption {
+	if i := slices.IndexFunc(t.list, func(o toolOption) bool { return o.name == name }); i >= 0 {
+		return &t.list[i]
+	}
+	return nil
+}
+
+// isShort reports whether the name has one dash and one letter.
+func (o *toolOption) isShort() bool { return len(o.name) == 2 && o.name[0] == '-' }
+
+// item returns the option with its value as one word, or "" if the value is not permitted.
+func (o *toolOption) item(value string) string {
+	switch {
+	case o.number && (value == "" || strings.Trim(value, "0123456789") != ""):
+		return ""
+	case len(o.values) > 0 && !slices.ContainsFunc(o.values, func(p string) bool {
+		start, any := strings.CutSuffix(p, "*")
+		return value == p || any && strings.HasPrefix(value, start)
+	}):
+		return ""
+	case o.isShort() || o.name == "-":
+		return o.name + value
+	}
+	return o.name + "=" + value
+}
+
+// readWord reads the option that begins with word, as getopt_long(3) does. It returns the items and the number of
+// following words that it used. Without items, the word is no option of the table.
+func (t *optionTable) readWord(word string, rest []string) (items []string, used int) {
+	if !strings.HasPrefix(word, "-") {
+		return nil, 0
+	}
+	name, value, joined := strings.Cut(word, "=")
+	if o := t.find(word); o != nil && !joined {
+		switch {
+		case !o.value || o.optional && !o.next || o.next && len(rest) == 0:
+			return []string{word}, 0
+		case len(rest) > 0:
+			if item := o.item(rest[0]); item != "" {
+				return []string{item}, 1
+			}
+		}
+		return nil, 0
+	}
+	if o := t.find(name); joined && o != nil && o.value && !o.isShort() {
+		if item := o.item(value); item != "" {
+			return []string{item}, 0
+		}
+		return nil, 0
+	}
+	if strings.HasPrefix(word, "--") || len(word) < 2 {
+		return nil, 0
+	}
+	if o := t.find("-"); o != nil && o.item(word[1:]) != "" {
+		return []string{word}, 0
+	}
+	for at, letter := range word[1:] { // several letters in one word; the first one with a value takes the rest
+		o := t.find("-" + string(letter)) // names are ASCII
+		if o == nil {
+			return nil, 0
+		}
+		left := word[at+2:]
+		switch {
+		case !o.value || o.optional && left == "":
+			items = append(items, o.name)
+			continue
+		case left == "" && len(rest) > 0:
+			left, used = rest[0], 1
+		}
+		item := o.item(left)
+		if item == "" || left == "" {
+			return nil, 0
+		}
+		return append(items, item), used
+	}
+	return items, used
+}
+
+// fault returns the reason why an item of the input is not permitted, or "".
+func (t *optionTable) fault(item string) string {
+	if items, _ := t.readWord(item, nil); len(items) == 1 && items[0] == item {
+		return ""
+	}
+	name, _, _ := strings.Cut(item, "=")
+	if o := t.find(name); o != nil && o.value && !o.optional {
+		return "wants its value in the same word, as in " + o.item(strings.TrimSuffix(append(o.values, "VALUE")[0], "*"))
+	}
+	return "is none of the options " + t.text
+}
