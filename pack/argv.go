@@ -70,7 +70,7 @@ func (m *Capability) Match(argv []string) (inputs []map[string]any, ok bool) {
 				in[dir] = "."
 			}
 		}
-		valid := m.accepts(these)
+		valid := m.acceptsAll(these)
 		if valid || !ok {
 			inputs, ok = these, true
 		}
@@ -81,8 +81,8 @@ func (m *Capability) Match(argv []string) (inputs []map[string]any, ok bool) {
 	return inputs, ok
 }
 
-// accepts reports whether all inputs pass Check.
-func (m *Capability) accepts(inputs []map[string]any) bool {
+// acceptsAll reports whether all inputs pass Check.
+func (m *Capability) acceptsAll(inputs []map[string]any) bool {
 	return !slices.ContainsFunc(inputs, func(in map[string]any) bool { _, err := m.Check(in, true); return err != nil })
 }
 
@@ -187,7 +187,7 @@ func (p pattern) takesValue(t *argvMatch, name string) bool {
 		}
 	}
 	for _, l := range p.tables {
-		if o := l.table.find(name); l.place == t.place && o != nil {
+		if o := l.table.findOption(name); l.place == t.place && o != nil {
 			return o.value && !o.optional
 		}
 	}
@@ -407,7 +407,7 @@ func Meanings(list []*Capability, argv []string) (found []Meaning) {
 		if !ok {
 			continue
 		}
-		valid := m.accepts(inputs)
+		valid := m.acceptsAll(inputs)
 		if valid && !fits {
 			fits, found = true, nil
 		}

@@ -33,8 +33,8 @@ func (r *reader) readFragments(n ast.Node, f *fragments) {
 	}
 }
 
-// expand returns the capability with the fragments that its key like names.
-func (r *reader) expand(n ast.Node, f *fragments) ast.Node {
+// expandLike returns the capability with the fragments that its key like names.
+func (r *reader) expandLike(n ast.Node, f *fragments) ast.Node {
 	like := r.valueOf(n, "like")
 	if like == nil {
 		return n

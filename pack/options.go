@@ -67,7 +67,7 @@ func parseOptionTable(text string) (*optionTable, string) {
 	return t, ""
 }
 
-func (t *optionTable) find(name string) *toolOption {
+func (t *optionTable) findOption(name string) *toolOption {
 	if i := slices.IndexFunc(t.list, func(o toolOption) bool { return o.name == name }); i >= 0 {
 		return &t.list[i]
 	}
@@ -77,8 +77,8 @@ func (t *optionTable) find(name string) *toolOption {
 // isShort reports whether the name has one dash and one letter.
 func (o *toolOption) isShort() bool { return len(o.name) == 2 && o.name[0] == '-' }
 
-// item returns the option with its value as one word, or "" if the value is not permitted.
-func (o *toolOption) item(value string) string {
+// joinValue returns the option with its value as one word, or "" if the value is not permitted.
+func (o *toolOption) joinValue(value string) string {
 	switch {
 	case o.number && (value == "" || strings.Trim(value, "0123456789") != ""):
 		return ""
@@ -100,19 +100,19 @@ func (t *optionTable) readWord(word string, rest []string) (items []string, used
 		return nil, 0
 	}
 	name, value, joined := strings.Cut(word, "=")
-	if o := t.find(word); o != nil && !joined {
+	if o := t.findOption(word); o != nil && !joined {
 		switch {
 		case !o.value || o.optional && !o.next || o.next && len(rest) == 0:
 			return []string{word}, 0
 		case len(rest) > 0:
-			if item := o.item(rest[0]); item != "" {
+			if item := o.joinValue(rest[0]); item != "" {
 				return []string{item}, 1
 			}
 		}
 		return nil, 0
 	}
-	if o := t.find(name); joined && o != nil && o.value && !o.isShort() {
-		if item := o.item(value); item != "" {
+	if o := t.findOption(name); joined && o != nil && o.value && !o.isShort() {
+		if item := o.joinValue(value); item != "" {
 			return []string{item}, 0
 		}
 		return nil, 0
@@ -120,11 +120,11 @@ func (t *optionTable) readWord(word string, rest []string) (items []string, used
 	if strings.HasPrefix(word, "--") || len(word) < 2 {
 		return nil, 0
 	}
-	if o := t.find("-"); o != nil && o.item(word[1:]) != "" {
+	if o := t.findOption("-"); o != nil && o.joinValue(word[1:]) != "" {
 		return []string{word}, 0
 	}
 	for at, letter := range word[1:] { // several letters in one word; the first one with a value takes the rest
-		o := t.find("-" + string(letter)) // names are ASCII
+		o := t.findOption("-" + string(letter)) // names are ASCII
 		if o == nil {
 			return nil, 0
 		}
@@ -136,7 +136,7 @@ func (t *optionTable) readWord(word string, rest []string) (items []string, used
 		case left == "" && len(rest) > 0:
 			left, used = rest[0], 1
 		}
-		item := o.item(left)
+		item := o.joinValue(left)
 		if item == "" || left == "" {
 			return nil, 0
 		}
@@ -145,14 +145,14 @@ func (t *optionTable) readWord(word string, rest []string) (items []string, used
 	return items, used
 }
 
-// fault returns the reason why an item of the input is not permitted, or "".
-func (t *optionTable) fault(item string) string {
+// faultOf returns the reason why an item of the input is not permitted, or "".
+func (t *optionTable) faultOf(item string) string {
 	if items, _ := t.readWord(item, nil); len(items) == 1 && items[0] == item {
 		return ""
 	}
 	name, _, _ := strings.Cut(item, "=")
-	if o := t.find(name); o != nil && o.value && !o.optional {
-		return "wants its value in the same word, as in " + o.item(strings.TrimSuffix(append(o.values, "VALUE")[0], "*"))
+	if o := t.findOption(name); o != nil && o.value && !o.optional {
+		return "wants its value in the same word, as in " + o.joinValue(strings.TrimSuffix(append(o.values, "VALUE")[0], "*"))
 	}
 	return "is none of the options " + t.text
 }

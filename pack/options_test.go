@@ -43,13 +43,13 @@ func TestOptionTable(t *testing.T) {
 			t.Errorf("%s: %q, %d words used; want %q and %q left", c.line, got, used, c.items, c.left)
 		}
 		for _, item := range items {
-			if fault := table.fault(item); fault != "" {
+			if fault := table.faultOf(item); fault != "" {
 				t.Errorf("%s: item %q %s", c.line, item, fault)
 			}
 		}
 	}
 	for _, item := range []string{"", "-", "--", "x", "-qv", "--out", "--out=xml", "-n", "-nx", "--all=1", "-o", "--none", "00", "5"} {
-		if table.fault(item) == "" {
+		if table.faultOf(item) == "" {
 			t.Errorf("the item %q is taken", item)
 		}
 	}
@@ -75,7 +75,7 @@ func FuzzOptionTable(f *testing.F) {
 			t.Fatalf("%q: %d words used for %q", word, used, items)
 		}
 		for _, item := range items {
-			if fault := table.fault(item); fault != "" {
+			if fault := table.faultOf(item); fault != "" {
 				t.Errorf("%q of %q: item %q %s", word, text, item, fault)
 			}
 			if !slices.ContainsFunc(table.list, func(o toolOption) bool { return strings.HasPrefix(item, o.name) }) {

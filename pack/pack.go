@@ -272,6 +272,9 @@ const (
 	Destructive SideEffect = "destructive"
 )
 
+// Rank returns 0 for the mildest class, and more for each class that does more.
+func (s SideEffect) Rank() int { return slices.Index(sideEffectOrder, s) }
+
 // Reversibility tells whether the effect of a capability can be undone.
 type Reversibility string
 
@@ -416,7 +419,7 @@ var (
 // Milder returns the first property in which m declares less than other, or "".
 func (m *Capability) Milder(other *Capability) string {
 	switch {
-	case slices.Index(sideEffectOrder, m.SideEffect) < slices.Index(sideEffectOrder, other.SideEffect):
+	case m.SideEffect.Rank() < other.SideEffect.Rank():
 		return fmt.Sprintf("sideEffectClass %s, and %s says %s", m.SideEffect, other.ID, other.SideEffect)
 	case slices.Index(reversibilityOrder, m.Reversibility) < slices.Index(reversibilityOrder, other.Reversibility):
 		return fmt.Sprintf("reversibility %s, and %s says %s", m.Reversibility, other.ID, other.Reversibility)

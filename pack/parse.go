@@ -115,7 +115,7 @@ func (r *reader) readPack(n ast.Node) *Pack {
 	}
 	ids := map[bailey.CapabilityID]bool{}
 	for _, item := range items {
-		c := r.readCapability(r.expand(item, shared), p)
+		c := r.readCapability(r.expandLike(item, shared), p)
 		if ids[c.ID] {
 			r.AddFault(item, "capability %s stands here twice", c.ID)
 		}

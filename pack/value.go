@@ -59,7 +59,7 @@ func inputTextFault(v string, r *rule, allow []string) string {
 		return "holds " + what
 	}
 	if r.options != nil {
-		if fault := r.options.fault(v); fault != "" {
+		if fault := r.options.faultOf(v); fault != "" {
 			return fault
 		}
 	}

@@ -47,7 +47,7 @@ const (
 // limit is not positive. Every word counts at its best place: the id, the description, the input names, the description
 // of the pack or the docs. It may match exactly, in another form, as a prefix, as a synonym or with a misspelling. A
 // word counts for more if it is rare or if its part of the manifest has few words. A capability that has all the words
-// scores higher.
+// scores higher. Of equal scores, the capability that changes less comes first.
 func Search(c *pack.Catalog, question string, limit int) []Match {
 	return newIndex(c).findMatches(question, limit)
 }
@@ -73,7 +73,9 @@ func (x index) findMatches(question string, limit int) []Match {
 		found[i].Score *= float64(n) / float64(max(len(asked), 1))
 	}
 	found = slices.DeleteFunc(found, func(m Match) bool { return m.Score == 0 })
-	slices.SortStableFunc(found, func(a, b Match) int { return cmp.Compare(b.Score, a.Score) }) // All is sorted by id
+	slices.SortStableFunc(found, func(a, b Match) int { // All is sorted by id
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Capability.SideEffect.Rank(), b.Capability.SideEffect.Rank()))
+	})
 	if limit > 0 {
 		found = found[:min(limit, len(found))]
 	}

@@ -50,7 +50,7 @@ func TestSearchRanks(t *testing.T) {
 		"dat":                          "system.date",
 		"satus":                        "git.status",
 		"max commits limit":            "git.log",
-		"staged":                       "git.diff",
+		"staged":                       "git.restore-staged",
 		"message":                      "system.echo",
 		"git_status":                   "git.status",
 	} {
