@@ -39,6 +39,8 @@ func TestMatch(t *testing.T) {
 		{"git.log", "git log --pretty=format:%h", `[{"options":["--pretty=format:%h"],"repo":"."}]`},
 		{"git.blame", "git blame -wC -L 1,2 a", `[{"options":["-w","-C","-L1,2"],"repo":".","words":["a"]}]`},
 		{"git.grep", "git grep -nO x", ""},
+		{"git.merge", "git merge -s evil main", ""},
+		{"git.format-patch", "git format-patch -o /tmp HEAD", ""},
 		{"git.diff", "git diff --ext-diff", ""},
 		{"git.diff", "git diff --staged --stat", `[{"repo":".","staged":true,"stat":true}]`},
 		{"git.diff", "git diff --stat=5", `[{"diff":["--stat=5"],"repo":"."}]`},

@@ -31,6 +31,9 @@ func TestMeanings(t *testing.T) {
 		{"git log --output=x", "", "git.log"},
 		{"git -C / status", "", "git.add"},
 		{"git status --", "git.status", "git.status"},
+		{"git reflog show main", "git.reflog", "git.reflog"},
+		{"git merge -s evil main", "", "git.merge"}, // git would run git-merge-evil
+		{"git format-patch -o /tmp HEAD", "", "git.format-patch"},
 		{"no-such x", "", ""},
 	} {
 		argv := strings.Fields(c.line)

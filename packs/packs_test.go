@@ -266,6 +266,9 @@ func TestGitRefuses(t *testing.T) {
 		{"git.log", map[string]any{"options": []any{"-n5x"}}},
 		{"git.log", map[string]any{"options": []any{"main"}}},
 		{"git.log", map[string]any{"diff": []any{"--ext-diff"}}},
+		{"git.reflog", map[string]any{"words": []any{"expire"}}}, // git would change the reflog
+		{"git.reflog", map[string]any{"words": []any{"delete", "HEAD@{1}"}}},
+		{"git.merge", map[string]any{"revs": []any{"main"}, "options": []any{"--strategy=evil"}}},
 		{"git.grep", map[string]any{"options": []any{"-O"}}},
 		{"git.log", map[string]any{"foo": "1"}},
 		{"git.log", map[string]any{"rev": "--output=x"}},
