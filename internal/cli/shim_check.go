@@ -1,10 +1,7 @@
 package cli
 
 import (
-	"bufio"
-	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -126,23 +123,5 @@ func (a *App) checkShimLine(list []*pack.Capability, args []string) error {
 }
 
 func (a *App) checkShimLines(list []*pack.Capability, from io.Reader) error {
-	lines := bufio.NewScanner(from)
-	lines.Buffer(make([]byte, 0, 4096), maxCheckLine)
-	n := 0
-	for lines.Scan() {
-		n++
-		var q struct {
-			Line *string `json:"line"`
-		}
-		if err := json.Unmarshal(lines.Bytes(), &q); err != nil || q.Line == nil {
-			return badLine(n, "line", cmp.Or(err, errors.New(`the member "line" is missing`)))
-		}
-		if err := a.Print(explainLine(list, *q.Line)); err != nil {
-			return err
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return badLine(n+1, "line", err)
-	}
-	return nil
+	return answerLines(from, "line", func(line string) error { return a.Print(explainLine(list, line)) })
 }

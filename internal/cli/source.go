@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -97,23 +97,30 @@ func (a *App) checkLine(args []string) error {
 const maxCheckLine = 64 << 10
 
 func (a *App) checkLines(from io.Reader) error {
+	return answerLines(from, "cmd", func(line string) error {
+		return a.Print(newSourceVerdict(readonly.Check(line, readonly.Options{})))
+	})
+}
+
+// answerLines calls answer with the member of each line of JSON. It stops at the first line that lacks it.
+func answerLines(from io.Reader, member string, answer func(text string) error) error {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(make([]byte, 0, 4096), maxCheckLine)
 	n := 0
 	for lines.Scan() {
 		n++
-		var q struct {
-			Cmd *string `json:"cmd"`
+		var q map[string]any
+		err := json.Unmarshal(lines.Bytes(), &q)
+		text, ok := q[member].(string)
+		if err != nil || !ok {
+			return badLine(n, member, cmp.Or(err, fmt.Errorf("the member %q is missing or no text", member)))
 		}
-		if err := json.Unmarshal(lines.Bytes(), &q); err != nil || q.Cmd == nil {
-			return badLine(n, "cmd", cmp.Or(err, errors.New(`the member "cmd" is missing`)))
-		}
-		if err := a.Print(newSourceVerdict(readonly.Check(*q.Cmd, readonly.Options{}))); err != nil {
+		if err := answer(text); err != nil {
 			return err
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return badLine(n+1, "cmd", err)
+		return badLine(n+1, member, err)
 	}
 	return nil
 }
