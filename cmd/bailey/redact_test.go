@@ -329,7 +329,7 @@ func TestEndedRedaction(t *testing.T) {
 		signal syscall.Signal
 		want   string
 	}{
-		{[]string{"redact"}, syscall.SIGTERM, "bailey: unavailable: ended by a signal (terminated)\n  what came out is not all\n"},
+		{[]string{"redact"}, syscall.SIGTERM, "bailey: unavailable: ended by a signal (terminated)\n  the output is incomplete\n"},
 		{[]string{"redact", "--restore", "--session", string(id)}, syscall.SIGINT, "bailey: unavailable: ended by a signal (interrupt)\n"},
 	} {
 		master, slave := ktest.PTY(t)

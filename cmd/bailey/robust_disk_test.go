@@ -102,6 +102,6 @@ func TestFrailHome(t *testing.T) {
 	t.Parallel()
 	newYard(t).mounted(`
 bailey run system.echo -i message=x
-grep "a crash of the machine may lose receipts.*tmpfs keeps the ledger in memory" "$BAILEY_HOME/gateway.log"
+grep "receipts may be lost if the machine crashes.*tmpfs keeps the ledger in memory" "$BAILEY_HOME/gateway.log"
 `)
 }

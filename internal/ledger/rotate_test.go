@@ -159,7 +159,7 @@ func TestNoSpaceForASegment(t *testing.T) {
 			for range 12 {
 				call(t, l)
 			}
-			if r := verified(t, dir); r.Segments != 1 || r.Intents != 12 || !strings.Contains(said.String(), "no new segment yet") {
+			if r := verified(t, dir); r.Segments != 1 || r.Intents != 12 || !strings.Contains(said.String(), "cannot start a new segment yet") {
 				t.Errorf("%+v, said %s", r, &said)
 			}
 			if _, err := os.Stat(filepath.Join(dir, segmentTemp)); err == nil {

@@ -246,7 +246,7 @@ func TestLentBySameUser(t *testing.T) {
 		t.Error("the receipt does not say that the wall is absent")
 	}
 	s := askBroker(t.Context(), b.settings.Applied().Broker)
-	if !s.Running || !s.SameUID || !strings.Contains(s.Summary(), "this wall is absent") {
+	if !s.Running || !s.SameUID || !strings.Contains(s.Summary(), "no privilege separation") {
 		t.Errorf("%+v", s)
 	}
 	found := apitype.ExamineBroker(apitype.Status{Running: true, Broker: s})

@@ -115,9 +115,9 @@ func TestPublishedRefusals(t *testing.T) {
 		kind  bailey.Kind
 		want  string
 	}{
-		{"history.log", nil, bailey.Invalid, "the working directory holds no .git"},
+		{"history.log", nil, bailey.Invalid, "the working directory does not contain .git"},
 		{"disk.tree", nil, bailey.Invalid, "input /dir is missing"},
-		{"machine.npm-test", nil, bailey.Unavailable, "machine.npm-test wants isolation microvm, which this gateway cannot give"},
+		{"machine.npm-test", nil, bailey.Unavailable, "machine.npm-test requires isolation microvm, which this gateway does not support"},
 		// Without a cage, the tool could write to the directory.
 		{"machine.desktop-notify", map[string]any{"note": "x"}, bailey.Denied, "this home names no workspace"},
 		{"jq.filter-file", map[string]any{"stdin": "notes"}, bailey.Invalid, "is a directory"},

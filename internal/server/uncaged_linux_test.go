@@ -171,7 +171,7 @@ func TestUncagedIsListed(t *testing.T) {
 		if (i >= 0) != listed {
 			t.Errorf("%q: %+v", rules, tools)
 		}
-		if i >= 0 && (tools[i].Description != "look at something\n\nIt runs without a cage, with all that its user may do." || tools[i].ReadOnly) {
+		if i >= 0 && (tools[i].Description != "look at something\n\nIt runs without a jail, with all rights of its user." || tools[i].ReadOnly) {
 			t.Errorf("%+v", tools[i])
 		}
 	}

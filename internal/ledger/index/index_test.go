@@ -368,7 +368,7 @@ func TestIndexWithoutSpace(t *testing.T) {
 					t.Fatalf("%d receipts, %v", len(page.Records), err)
 				}
 			}
-			if !strings.Contains(log.String(), "read through instead") {
+			if !strings.Contains(log.String(), "reading the ledger instead") {
 				t.Errorf("nothing said: %s", &log)
 			}
 			if name == "full" && !strings.Contains(log.String(), "no space") {
