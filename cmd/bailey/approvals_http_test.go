@@ -100,7 +100,7 @@ func (d *httpDoor) serve(token string, flags ...string) {
 		d.t.Fatal(err)
 	}
 	d.t.Cleanup(func() { cmd.Process.Signal(os.Interrupt); cmd.Wait() })
-	at := regexp.MustCompile(`taken at (https?://[0-9.:]+)`)
+	at := regexp.MustCompile(`answers at (https?://[0-9.:]+)`)
 	d.await("the door", func() bool { return at.MatchString(words.String()) })
 	d.base = at.FindStringSubmatch(words.String())[1]
 	b, err := os.ReadFile(token)

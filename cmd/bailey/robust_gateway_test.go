@@ -118,7 +118,7 @@ func TestGatewayStop(t *testing.T) {
 		return err == nil && c.Close() == nil && howMany(below(t, c.PID), "git") == 1
 	})
 	pid := y.gateway()
-	if out := y.must(y.program, "gateway", "stop"); !strings.Contains(out, "has ended") {
+	if out := y.must(y.program, "gateway", "stop"); !strings.Contains(out, "has stopped") {
 		t.Error(out)
 	}
 	if n := y.tally(); n[bailey.Killed] != 1 || n[""] != 0 {

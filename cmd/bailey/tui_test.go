@@ -148,7 +148,7 @@ func TestScreen(t *testing.T) {
 	}
 	w.sees("argument 1   --utc")
 	w.answer("g", "Grant system.date to local?", "y")
-	w.sees("granted", "Nothing waits for you")
+	w.sees("approved", "Nothing waits for you")
 	if err := call.Wait(); err != nil || !strings.Contains(out.String(), "\n20") {
 		t.Errorf("%v, %s", err, out)
 	}
@@ -266,7 +266,7 @@ func TestScreenSigns(t *testing.T) {
 	w.answer("g", "You sign with", "y")
 	asked(3)
 	w.keys("open", "Space", "sesame", "Enter")
-	w.sees("granted")
+	w.sees("approved")
 	if err := call.Wait(); err != nil || !strings.Contains(out.String(), "\n20") {
 		t.Errorf("%v, %s", err, out)
 	}

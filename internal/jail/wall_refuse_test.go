@@ -76,14 +76,14 @@ func TestWallRefuses(t *testing.T) {
 		"all of a place":               {keep(y.project), "is in no place"},
 		"what is in the home":          {keep(homeDir + "/x"), "is in no place"},
 		"no canonical path":            {keep(y.project + "/src/../.git"), "is in no place"},
-		"a file with two names":        {keep(y.in("main.go")), "another name"},
-		"a directory with such a file": {keep(y.in(".vscode")), "another name"},
+		"a file with two names":        {keep(y.in("main.go")), "another hard link"},
+		"a directory with such a file": {keep(y.in(".vscode")), "another hard link"},
 		"a home around a mask":         {func(job *bailey.Job) { h := place(t, filepath.Dir(secret), true); job.Wall.Home = &h }, "it would show " + secret},
 		"a home that is masked":        {func(job *bailey.Job) { h := place(t, secret, true); job.Wall.Home = &h }, "is masked"},
 		"a home that is the project":   {func(job *bailey.Job) { h := place(t, y.project, true); job.Wall.Home = &h }, "contain one another"},
 		"a home around the project":    {func(job *bailey.Job) { h := place(t, filepath.Dir(y.project), true); job.Wall.Home = &h }, "contain one another"},
 		"a home in the project":        {func(job *bailey.Job) { h := place(t, y.in("src"), true); job.Wall.Home = &h }, "contain one another"},
-		"a home that is a file":        {func(job *bailey.Job) { h := place(t, filepath.Join(y.outside, "key"), true); job.Wall.Home = &h }, "no directory"},
+		"a home that is a file":        {func(job *bailey.Job) { h := place(t, filepath.Join(y.outside, "key"), true); job.Wall.Home = &h }, "is not a directory"},
 		"a search path from here":      {func(job *bailey.Job) { job.Wall.Path = "/usr/bin::/bin" }, "search path"},
 	} {
 		job := y.job(t, "true")

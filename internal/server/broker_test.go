@@ -210,7 +210,7 @@ func TestLentByAnotherUser(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	res = b.held(t, eve) // trusted by the gateway, but not by the broker
-	if res.Executed || bailey.KindOf(res.Err) != bailey.Denied || !strings.Contains(res.Err.Error(), "broker wants approval") {
+	if res.Executed || bailey.KindOf(res.Err) != bailey.Denied || !strings.Contains(res.Err.Error(), "broker requires approval") {
 		t.Errorf("%+v", res)
 	}
 	b.nowhere(t, res)

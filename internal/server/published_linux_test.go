@@ -140,7 +140,7 @@ func TestNotAsPromised(t *testing.T) {
 	s, dir := foreign(t), project(t)
 	os.WriteFile(filepath.Join(dir, "list.json"), []byte("[1]"), 0o644)
 	res := try(t, s, "jq.filter-file", dir, map[string]any{"stdin": "list.json"})
-	if bailey.KindOf(res.Err) != bailey.ToolFailed || !strings.Contains(res.Err.Error(), "promises: /: a list of 1 is not an object") || string(res.Stdout) != "[1]\n" {
+	if bailey.KindOf(res.Err) != bailey.ToolFailed || !strings.Contains(res.Err.Error(), "outputSchema: /: a list of 1 is not an object") || string(res.Stdout) != "[1]\n" {
 		t.Errorf("%v, %q", res.Err, res.Stdout)
 	}
 	reply := localapi.NewReply(res)
