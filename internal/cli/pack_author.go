@@ -306,7 +306,7 @@ match. Exit code 0: it may do nothing more; 1: it may do what is shown.`,
 			changes := pack.Diff(both[0], both[1])
 			same, text := len(changes) == 0, packstore.ChangeLines(changes)
 			if same {
-				text = "it may do nothing that the other could not\n"
+				text = "it may do nothing that the other may not\n"
 			}
 			return ExitUnless(same, apitype.ExitDenied, a.PrintLine(map[string]any{"ok": true, "wider": !same,
 				"changes": append([]pack.Change{}, changes...)}, "%s", text))

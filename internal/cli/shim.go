@@ -74,7 +74,7 @@ func (a *App) shimChange(verb, short string, e localapi.Endpoint[apitype.ShimToo
 			}
 			hint := ""
 			if verb == "install" {
-				hint = "  bailey shim activate bash prints the line that puts them first in PATH\n"
+				hint = "  to put them first in PATH, run the output of bailey shim activate bash\n"
 			}
 			return a.PrintLine(map[string]any{"ok": true, "dir": ShimDir(home), "tools": tools}, "%sed %s\n%s", verb,
 				strings.Join(tools, ", "), hint)

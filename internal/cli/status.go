@@ -207,7 +207,7 @@ func (a *App) resumeVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.PrintLine(map[string]any{"ok": true, "was": was}, "calls are carried again\n")
+			return a.PrintLine(map[string]any{"ok": true, "was": was}, "calls are allowed again\n")
 		},
 	})
 }

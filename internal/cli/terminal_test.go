@@ -29,7 +29,7 @@ func TestSlowLooksSayWhy(t *testing.T) {
 	}
 	on.withSlowNotice(func() error { until("still searching", func() {}); return nil })
 	progress := on.Progress("reading the ledger")
-	until("cannot read the ledger: 40 %", func() { progress(2, 5) })
+	until("reading the ledger: 40 %", func() { progress(2, 5) })
 	var off bytes.Buffer
 	if (&App{Stderr: &off}).Progress("") != nil || (&App{Stderr: &off}).isTerminal() {
 		t.Error("a file is told how far it is")

@@ -55,7 +55,7 @@ func duplicateError(err error) error {
 	if r := []rune(key); len(r) > maxKey {
 		key = string(r[:maxKey]) + "…"
 	}
-	return fmt.Errorf("the key %s stands twice in one object", strconv.QuoteToASCII(key))
+	return fmt.Errorf("the key %s is twice in one object", strconv.QuoteToASCII(key))
 }
 
 // Decode decodes one JSON value. A field that into does not have is refused. Numbers in fields of type any are
