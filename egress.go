@@ -210,7 +210,7 @@ func ParseRoute(s string) (Route, error) {
 		case seg == "" || seg == "." || seg == ".." || !isPlainWord(seg):
 			return bad("a segment is no word of letters, digits and ._-")
 		case i == len(r.Path)-1 && slices.Contains(actions, r.Path[i]):
-			return bad(seg + " does more than look")
+			return bad(seg + " does more than read")
 		}
 	}
 	if asks {
@@ -218,7 +218,7 @@ func ParseRoute(s string) (Route, error) {
 			name, value, must := strings.Cut(p, "=")
 			values, twice := r.Query[name]
 			if name == "" || !isPlainWord(name) || !isPlainWord(value) || twice && (!must || values == nil) {
-				return bad("its parameters are names, or name=value, with & between")
+				return bad("its parameters must be names or name=value, joined by &")
 			}
 			if must {
 				values = append(values, value)
@@ -243,7 +243,7 @@ func ParseEndpoint(s string) (Endpoint, error) {
 	}
 	host, port, ok := SplitPort(s)
 	if !ok {
-		return bad("it is not host:port")
+		return bad("it is not in the form host:port")
 	}
 	host, bracketed := strings.CutPrefix(host, "[")
 	if bracketed {
@@ -255,7 +255,7 @@ func ParseEndpoint(s string) (Endpoint, error) {
 	case why != "":
 		return bad(why)
 	case bracketed != addr.Is6():
-		return bad("brackets are for addresses of version 6, and those need them")
+		return bad("brackets are required for IPv6 addresses, and allowed for nothing else")
 	case wild && !strings.Contains(name, "."):
 		return bad("it is too wide: name at least two parts behind *.")
 	case wild:
@@ -314,7 +314,7 @@ func hostName(host string) (name, why string) {
 	name = strings.TrimSuffix(host, ".")
 	switch {
 	case name == "":
-		return "", "it names no host"
+		return "", "it has no host"
 	case len(name) > maxName:
 		return "", "its name is too long"
 	}
@@ -324,7 +324,7 @@ func hostName(host string) (name, why string) {
 		}
 	}
 	if name = strings.ToLower(name); endsInNumber(name) {
-		return "", "it is an address in a spelling of its own"
+		return "", "it is an address in a non-standard spelling"
 	}
 	return name, ""
 }
@@ -332,16 +332,16 @@ func hostName(host string) (name, why string) {
 func labelFault(label string) string {
 	switch {
 	case label == "" || len(label) > maxLabel:
-		return "its name has a part of no length, or of over 63 letters"
+		return "its name has a part that is empty or longer than 63 characters"
 	case label[0] == '-' || label[len(label)-1] == '-':
 		return "a part of its name begins or ends with a hyphen"
 	}
 	for _, b := range []byte(label) {
 		switch {
 		case b >= 0x80:
-			return "its name has letters beyond ASCII: write it encoded, as xn--"
+			return "its name is not ASCII: write it encoded, as xn--"
 		case !('a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || b == '-' || b == '_'):
-			return "its name has a character that no name has"
+			return "its name has a character that host names cannot have"
 		}
 	}
 	return ""

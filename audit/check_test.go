@@ -42,7 +42,7 @@ func TestSignedLedger(t *testing.T) {
 		}
 	}
 	r := b.verify(Check{}, "")
-	if said := strings.Join(r.LeavesOpen(), "\n"); !strings.Contains(said, "entries from 1 on are held against no signature") || !strings.Contains(said, "no witness") {
+	if said := strings.Join(r.LeavesOpen(), "\n"); !strings.Contains(said, "no signature covers the entries from 1 on") || !strings.Contains(said, "no witness") {
 		t.Errorf("unsigned: %s", said)
 	}
 	r = b.verify(Check{Trust: b.trust(1), Seen: [][]byte{b.cosign(b.sign(4, 1), 1)}}, "")
@@ -50,7 +50,7 @@ func TestSignedLedger(t *testing.T) {
 		!strings.Contains(string(out), `"keys":["bailey/castle/00000000000000000000000000000001+b6945d8f+A`) {
 		t.Errorf("%s, %v", out, err)
 	}
-	if said := strings.Join(r.LeavesOpen(), "\n"); !strings.Contains(said, "entries from 5 on are held") || len(r.Proves()) != 2 {
+	if said := strings.Join(r.LeavesOpen(), "\n"); !strings.Contains(said, "no signature covers the entries from 5 on") || len(r.Proves()) != 2 {
 		t.Errorf("signed to 4: %s %q", said, r.Proves())
 	}
 }
@@ -292,16 +292,16 @@ func TestSegmentHeads(t *testing.T) {
 		t.Error("from the last segment alone another head or root")
 	}
 	for name, forge := range map[string]func(s *Start){
-		"size":         func(s *Start) { s.Size = 5 },
-		"head":         func(s *Start) { s.Head[0] ^= 1 },
-		"root":         func(s *Start) { s.Root[0] ^= 1 },
-		"edge":         func(s *Start) { s.Edge[1][0] ^= 1 },
-		"edge, longer": func(s *Start) { s.Edge = append(s.Edge, s.Root) },
-		"other tree":   func(s *Start) { s.Edge[0][3] ^= 1; tr, _ := NewTree(s.Size, s.Edge); s.Root = tr.Root() },
-		"open, less":   func(s *Start) { s.Open = []bailey.ReceiptID{} },
-		"open, more":   func(s *Start) { s.Open = append(s.Open, "r-9") },
-		"open, null":   func(s *Start) { s.Open = nil },
-		"open, twice":  func(s *Start) { s.Open = []bailey.ReceiptID{"r-open", "r-open"} },
+		"size":           func(s *Start) { s.Size = 5 },
+		"head":           func(s *Start) { s.Head[0] ^= 1 },
+		"root":           func(s *Start) { s.Root[0] ^= 1 },
+		"edge":           func(s *Start) { s.Edge[1][0] ^= 1 },
+		"edge, longer":   func(s *Start) { s.Edge = append(s.Edge, s.Root) },
+		"other tree":     func(s *Start) { s.Edge[0][3] ^= 1; tr, _ := NewTree(s.Size, s.Edge); s.Root = tr.Root() },
+		"open, less":     func(s *Start) { s.Open = []bailey.ReceiptID{} },
+		"receipts, more": func(s *Start) { s.Open = append(s.Open, "r-9") },
+		"open, null":     func(s *Start) { s.Open = nil },
+		"open, twice":    func(s *Start) { s.Open = []bailey.ReceiptID{"r-open", "r-open"} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBook(t, 1)

@@ -36,16 +36,16 @@ func (c Checkpoint) Text() string {
 func ParseCheckpoint(text string) (Checkpoint, error) {
 	line := strings.Split(text, "\n")
 	if len(line) != 4 {
-		return Checkpoint{}, errors.New("a checkpoint is three lines: origin, size and root")
+		return Checkpoint{}, errors.New("a checkpoint must have three lines: origin, size and root")
 	}
 	size, err := strconv.ParseUint(line[1], 10, 64)
 	root, err2 := base64.StdEncoding.DecodeString(line[2])
 	if err != nil || err2 != nil || len(root) != len(Hash{}) || size > maxSize || !validKeyName(line[0]) {
-		return Checkpoint{}, errors.New("a checkpoint is a log's name, a number of entries and 32 bytes in base64")
+		return Checkpoint{}, errors.New("a checkpoint has the log's name, a number of entries and 32 bytes in base64")
 	}
 	c := Checkpoint{line[0], size, Hash(root)}
 	if c.Text() != text {
-		return Checkpoint{}, errors.New("the checkpoint is not in its one encoding")
+		return Checkpoint{}, errors.New("the checkpoint is not in canonical form")
 	}
 	return c, nil
 }
@@ -64,10 +64,10 @@ func (c Checkpoint) Extends(old Checkpoint, proof []Hash) error {
 		return nil
 	case c.Origin != old.Origin:
 		return &Bad{Entry: 1, Reason: Replaced,
-			Detail: fmt.Sprintf("this is of the log %s, the checkpoint before it of %s", c.Origin, old.Origin)}
+			Detail: fmt.Sprintf("this checkpoint is of the log %s, the one before it of %s", c.Origin, old.Origin)}
 	case c.Size < old.Size:
 		return &Bad{Entry: c.Size + 1, Reason: Rollback,
-			Detail: fmt.Sprintf("a checkpoint of %d entries after one of %d", c.Size, old.Size)}
+			Detail: fmt.Sprintf("a checkpoint of %d entries follows one of %d", c.Size, old.Size)}
 	}
 	if err := checkConsistency(proof, c.Size, c.Root, old.Size, old.Root); err != nil {
 		return &Bad{Entry: old.Size, Reason: Forked, Detail: err.Error()}
@@ -129,7 +129,7 @@ func (t Trust) Open(signed []byte) (Signed, error) {
 	}
 	if n := s.witnessCount(); n < t.Quorum {
 		return Signed{}, &Bad{Reason: Unwitnessed,
-			Detail: fmt.Sprintf("%d of the %d witnesses that were named cosigned it, and %d are wanted", n,
+			Detail: fmt.Sprintf("%d of the %d named witnesses cosigned it, but %d are required", n,
 				len(t.Witnesses), t.Quorum)}
 	}
 	return s, nil
@@ -187,13 +187,13 @@ func openNote(signed []byte, t Trust) (*note.Note, error) {
 	for _, sigs := range [][]note.Signature{n.Sigs, n.UnverifiedSigs} {
 		for _, s := range sigs {
 			if _, err := base64.StdEncoding.Strict().DecodeString(s.Base64); err != nil {
-				return nil, newUnsignedBad("a signature of %s is not in its one encoding", s.Name)
+				return nil, newUnsignedBad("a signature of %s is not in canonical form", s.Name)
 			}
 			length += len("— ") + len(s.Name) + len(" ") + len(s.Base64) + len("\n")
 		}
 	}
 	if length != len(signed) {
-		return nil, newUnsignedBad("a signature stands twice")
+		return nil, newUnsignedBad("it has the same signature twice")
 	}
 	return n, nil
 }
@@ -220,9 +220,9 @@ func explainOpenError(signed []byte, t Trust, err error) *Bad {
 		origin, _, _ := strings.Cut(none.Note.Text, "\n")
 		return t.newUntrustedBad(origin, signerIDs(signed))
 	case errors.As(err, &wrong):
-		return newUnsignedBad("the signature of %s+%08x on it is wrong: the checkpoint was changed, or another key of the same name signed it", wrong.Name, wrong.Hash)
+		return newUnsignedBad("the signature of %s+%08x is invalid: the checkpoint was changed, or another key of the same name signed it", wrong.Name, wrong.Hash)
 	}
-	return newUnsignedBad("it is no checkpoint: its signatures are not in their form")
+	return newUnsignedBad("it is not a checkpoint: its signatures are malformed")
 }
 
 // newUntrustedBad returns the error for a checkpoint that no trusted key signed. The error names the keys that signed it.
@@ -238,11 +238,11 @@ func (t Trust) newUntrustedBad(origin string, by []keyID) *Bad {
 	}
 	switch {
 	case len(signed) == 0:
-		return newUnsignedBad("it carries no signature of the log %s", origin)
+		return newUnsignedBad("it has no signature of the log %s", origin)
 	case len(trusted) == 0:
-		return newUnsignedBad("no key was given: it is signed by %s", strings.Join(signed, " and "))
+		return newUnsignedBad("no key was given, and it is signed by %s", strings.Join(signed, " and "))
 	}
-	return newUnsignedBad("it is signed by %s, and trusted is %s", strings.Join(signed, " and "),
+	return newUnsignedBad("it is signed by %s, but the trusted key is %s", strings.Join(signed, " and "),
 		strings.Join(trusted, ", "))
 }
 
@@ -272,7 +272,7 @@ func Join(a, b []byte) ([]byte, error) {
 		for l := range strings.Lines(lines) {
 			k, ok := idOf(l)
 			if !ok || strings.ContainsFunc(k.name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-				return nil, fmt.Errorf("%.80q is no signature", l)
+				return nil, fmt.Errorf("%.80q is not a signature", l)
 			}
 			if line[k] == "" {
 				order = append(order, k)
@@ -281,7 +281,7 @@ func Join(a, b []byte) ([]byte, error) {
 		}
 	}
 	if len(order) > maxJoined {
-		return nil, fmt.Errorf("%d signatures, the most is %d", len(order), maxJoined)
+		return nil, fmt.Errorf("there are %d signatures, but at most %d are allowed", len(order), maxJoined)
 	}
 	joined := []byte(text + "\n\n")
 	for _, k := range order {
@@ -314,9 +314,9 @@ func idOf(line string) (keyID, bool) {
 func checkShape(signed []byte) *Bad {
 	switch {
 	case len(signed) == 0:
-		return newUnsignedBad("it is no checkpoint: it is empty")
+		return newUnsignedBad("it is not a checkpoint: it is empty")
 	case !utf8.Valid(signed):
-		return newUnsignedBad("it is no checkpoint: it is not UTF-8")
+		return newUnsignedBad("it is not a checkpoint: it is not UTF-8")
 	}
 	lines := strings.SplitAfter(strings.TrimSuffix(string(signed), "\n"), "\n")
 	if strings.HasSuffix(string(signed), "\n") {
@@ -324,14 +324,14 @@ func checkShape(signed []byte) *Bad {
 	}
 	for i, line := range lines {
 		if what := lineProblem(i, strings.TrimSuffix(line, "\n")); what != "" {
-			return newUnsignedBad("it is no checkpoint: line %d %s", i+1, what)
+			return newUnsignedBad("it is not a checkpoint: line %d %s", i+1, what)
 		}
 		if !strings.HasSuffix(line, "\n") {
-			return newUnsignedBad("it is no checkpoint: line %d does not end with a newline, and each has to", i+1)
+			return newUnsignedBad("it is not a checkpoint: line %d does not end with a newline", i+1)
 		}
 	}
 	if len(lines) < 5 {
-		return newUnsignedBad("it is no checkpoint: it ends after line %d, before a signature", len(lines))
+		return newUnsignedBad("it is not a checkpoint: it ends after line %d, before any signature", len(lines))
 	}
 	return nil
 }
@@ -360,7 +360,7 @@ func lineProblem(i int, line string) string {
 		}
 	default:
 		if _, ok := idOf(line); !ok {
-			return "is no signature: — NAME BASE64"
+			return "is not a signature of the form — NAME BASE64"
 		}
 	}
 	return ""

@@ -112,7 +112,7 @@ func Commit(salt Salt, body []byte) Commitment {
 func (c Commitment) Check(salt Salt, body []byte) error {
 	got := Commit(salt, body)
 	if c.Length != got.Length || subtle.ConstantTimeCompare(c.Digest[:], got.Digest[:]) != 1 {
-		return fmt.Errorf("these %d bytes, with this salt, are not the body of %d that was committed to", got.Length,
+		return fmt.Errorf("these %d bytes with this salt do not match the committed body of %d bytes", got.Length,
 			c.Length)
 	}
 	return nil
@@ -170,7 +170,7 @@ func NewBody(kind string, data []byte) (Body, error) {
 func (b Body) Append(lines []byte, prev Head, now time.Time) ([]byte, Hash, error) {
 	e := Entry{Seq: prev.Seq + 1, Time: now, Kind: b.kind}
 	if e.Seq == 0 {
-		return lines, Hash{}, errors.New("an entry without a number")
+		return lines, Hash{}, errors.New("the entry has no number")
 	}
 	if b.kind == "" {
 		return lines, Hash{}, fmt.Errorf("entry %d has no kind", e.Seq)
@@ -187,7 +187,7 @@ func (b Body) Append(lines []byte, prev Head, now time.Time) ([]byte, Hash, erro
 	line = append(appendEnvelope(line, e), b.data...)
 	line = append(line, '}')
 	if n := len(line) - raw; n > MaxEntry {
-		return lines[:begin], Hash{}, fmt.Errorf("entry %d has %d bytes, the most is %d", e.Seq, n, MaxEntry)
+		return lines[:begin], Hash{}, fmt.Errorf("entry %d has %d bytes, more than %d", e.Seq, n, MaxEntry)
 	}
 	h := hashEntry(prev.Hash, line[raw:])
 	hex.Encode(line[digits:], h[:])
@@ -257,15 +257,15 @@ func parseEntry(raw []byte) (e Entry, err error) {
 	}
 	e.Kind, e.Data = string(kind), bytes.Clone(data[:len(data)-1])
 	if e.Seq, err = strconv.ParseUint(string(seq), 10, 64); err != nil {
-		return Entry{}, fmt.Errorf("the entry's number %.40q is none", seq)
+		return Entry{}, fmt.Errorf("the entry's number %.40q is malformed", seq)
 	}
 	if e.Time, err = time.Parse(time.RFC3339Nano, string(when)); err != nil {
-		return Entry{}, fmt.Errorf("the entry's time %.40q is none", when)
+		return Entry{}, fmt.Errorf("the entry's time %.40q is malformed", when)
 	}
 	e.Time = e.Time.UTC()
 	var buf [160]byte
 	if !validKind(e.Kind) || !bytes.HasPrefix(raw, appendEnvelope(buf[:0], e)) {
-		return Entry{}, fmt.Errorf("the entry's seq, time or kind is not in its one encoding")
+		return Entry{}, fmt.Errorf("the entry's seq, time or kind is not in canonical form")
 	}
 	e.Receipt, e.Plan, err = checkData(e.Kind, e.Data)
 	return e, err

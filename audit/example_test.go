@@ -36,7 +36,7 @@ func Example() {
 	// Output:
 	// true 3 000102030405060708090a0b0c0d0e0f <nil>
 	// 3bae41f487f85e53b802a549ed26831c87e8909817c12cb0460761f4cc2570e9
-	// false entry 3 (segment 1, byte 508): chain: the entry was changed, or is not in its place: its hash does not follow from its bytes and the entry before <nil>
+	// false entry 3 (segment 1, byte 508): chain: the entry was changed or moved: its hash does not match its bytes and the previous entry <nil>
 }
 
 func ExampleScan() {
@@ -115,7 +115,7 @@ func Example_checkpoint() {
 	// bailey/castle/000102030405060708090a0b0c0d0e0f+a46ec510+AYqI4910CfGV/VLbLTy6XXLKZwm/HZQSG/N0iAG0D29c
 	// witness.example/w+cb1393dc+BIE5dw6ofRdfVqNUZsNMfszLjYqRtO43ol32D1uPybOU
 	// true <nil>
-	// truncated: 3 entries were signed and 2 are left: its end was cut, or it was put back <nil>
+	// truncated: 3 entries were signed, but 2 are left: it was cut, or an old copy restored <nil>
 }
 
 // receipt is the portable receipt of the call in the ledger above, under a checkpoint that the log signed.
@@ -146,7 +146,7 @@ func ExampleVerifyReceipt() {
 	fmt.Println(err)
 	// Output:
 	// bailey/castle/000102030405060708090a0b0c0d0e0f 2 3 r-1 <nil>
-	// entry 3 of the ledger: its hash does not follow from the entry before
+	// entry 3 of the ledger: the entry's hash does not match the previous entry
 }
 
 // The bytes of a commitment to the body "hello", with a salt of 32 zeros. A real salt must be random.
@@ -157,5 +157,5 @@ func ExampleCommit() {
 	fmt.Println(c.Check(audit.Salt{}, []byte("hullo")))
 	// Output:
 	// f5201fea438b92ea806d22adfce71dc3d886651395f55c0f802f5a4af9c8d0ba true <nil>
-	// these 5 bytes, with this salt, are not the body of 5 that was committed to
+	// these 5 bytes with this salt do not match the committed body of 5 bytes
 }

@@ -26,10 +26,10 @@ func checkData(kind string, data []byte) (receipt bailey.ReceiptID, plan string,
 	}
 	w := jsonChecker{b: data, paired: kind == KindIntent || kind == KindOutcome}
 	if err := w.checkValue(1); err != nil {
-		return "", "", fmt.Errorf("the data, byte %d: %w", w.i, err)
+		return "", "", fmt.Errorf("the data is malformed at byte %d: %w", w.i, err)
 	}
 	if w.i != len(data) {
-		return "", "", fmt.Errorf("the data, byte %d: more than one value", w.i)
+		return "", "", fmt.Errorf("the data has more than one value at byte %d", w.i)
 	}
 	if w.paired && !validName(w.receipt, 64) {
 		return "", "", fmt.Errorf("the %s names no receipt", kind)
@@ -57,7 +57,7 @@ type jsonChecker struct {
 	plan    string          // the value of that member
 }
 
-var errSyntax = errors.New("not JSON without white space")
+var errSyntax = errors.New("the data is not JSON without white space")
 
 // peekByte returns the current byte, or 0 at the end. NUL is not valid anywhere in JSON.
 func (w *jsonChecker) peekByte() byte {
@@ -147,7 +147,7 @@ func (w *jsonChecker) checkMember(depth int, seen *objectKeys) error {
 		return err
 	}
 	if seen.folded && !plainKey(key) {
-		return fmt.Errorf("the key %.80q is not ASCII, or one of ours in another case", key)
+		return fmt.Errorf("the key %.80q is not ASCII, or is a known key in another case", key)
 	}
 	switch {
 	case w.paired && depth == 1 && string(key) == "receipt":
@@ -158,7 +158,7 @@ func (w *jsonChecker) checkMember(depth int, seen *objectKeys) error {
 		w.plan, w.planned = w.peekString(), true
 	}
 	if !seen.addKey(w, key) {
-		return fmt.Errorf("the key %.80q stands twice", key)
+		return fmt.Errorf("the key %.80q is there twice", key)
 	}
 	if !w.acceptByte(':') {
 		return errSyntax

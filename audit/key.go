@@ -40,7 +40,7 @@ func WitnessKey(name string, public ed25519.PublicKey) (Key, error) {
 
 func newKey(name string, kind byte, public []byte) (Key, error) {
 	if !validKeyName(name) {
-		return Key{}, fmt.Errorf("%.80q is no key's name: 1 to %d bytes of UTF-8 without space, plus or control character", name, maxKeyName)
+		return Key{}, fmt.Errorf("%.80q is not a key name: use 1 to %d bytes of UTF-8 without space, plus or control character", name, maxKeyName)
 	}
 	if len(public) != ed25519.PublicKeySize {
 		return Key{}, fmt.Errorf("an Ed25519 key has %d bytes, not %d", ed25519.PublicKeySize, len(public))
@@ -60,7 +60,7 @@ func validKeyName(name string) bool {
 
 // ParseKey reads a verifier key (c2sp.org/signed-note): NAME+ID+BASE64.
 func ParseKey(text string) (Key, error) {
-	malformed := fmt.Errorf("%.200q is no verifier key: NAME+ID+KEY of an Ed25519 log or witness", text)
+	malformed := fmt.Errorf("%.200q is not a verifier key: use NAME+ID+KEY of an Ed25519 log or witness", text)
 	if len(text) > maxKeyName+128 {
 		return Key{}, malformed
 	}
@@ -164,7 +164,7 @@ func (c KeyChange) checkChange() error {
 	}
 	switch {
 	case c.Key.Witness() || by.Witness() || c.Key.Name() != by.Name():
-		return errors.New("a log's key is followed by another of the same log")
+		return errors.New("the log's key must be followed by a key of the same log")
 	case c.Old != nil && c.Key.public == by.public:
 		return errors.New("the log's key is followed by itself")
 	case !ed25519.Verify(by.public[:], c.SignedText(), c.Signature):
@@ -175,7 +175,7 @@ func (c KeyChange) checkChange() error {
 
 // ParseKeyChange parses the data of a "key" entry, which must be in its one encoding, and verifies its signature.
 func ParseKeyChange(data []byte) (KeyChange, error) {
-	malformed := errors.New("a key entry holds a verifier key, the one before it unless it is the first, and a signature")
+	malformed := errors.New("a key entry must hold a verifier key, the previous key unless it is the first, and a signature")
 	var c KeyChange
 	if json.Unmarshal(data, &c) != nil {
 		return KeyChange{}, malformed
@@ -209,9 +209,9 @@ func (k *Keys) Add(e Entry) error {
 	now, any := k.Last()
 	switch {
 	case any != (c.Old != nil), any && *c.Old != now:
-		return errors.New("the key is not announced by the one before it")
+		return errors.New("the key is not signed by the previous key")
 	case k.used[c.Key.public]:
-		return errors.New("a key that was replaced does not come back")
+		return errors.New("a key that was replaced cannot be used again")
 	}
 	if k.used == nil {
 		k.used = make(map[[ed25519.PublicKeySize]byte]bool)

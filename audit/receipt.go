@@ -54,11 +54,11 @@ func (r Receipt) Text() []byte {
 // ParseReceipt accepts only the output of Text. It verifies nothing.
 func ParseReceipt(text []byte) (Receipt, error) {
 	if len(text) > MaxReceipt {
-		return Receipt{}, fmt.Errorf("a receipt has at most %d bytes", MaxReceipt)
+		return Receipt{}, fmt.Errorf("a receipt must have at most %d bytes", MaxReceipt)
 	}
 	rest, ok := bytes.CutPrefix(text, []byte(receiptHead))
 	if !ok {
-		return Receipt{}, fmt.Errorf("a receipt begins with the line %q", receiptHead[:len(receiptHead)-1])
+		return Receipt{}, fmt.Errorf("a receipt must begin with the line %q", receiptHead[:len(receiptHead)-1])
 	}
 	var r Receipt
 	for !bytes.HasPrefix(rest, []byte("\n")) {
@@ -70,7 +70,7 @@ func ParseReceipt(text []byte) (Receipt, error) {
 	}
 	r.Checkpoint = bytes.Clone(rest[1:])
 	if !bytes.Equal(r.Text(), text) {
-		return Receipt{}, errors.New("the receipt is not in its one encoding")
+		return Receipt{}, errors.New("the receipt is not in canonical form")
 	}
 	return r, nil
 }
@@ -78,10 +78,10 @@ func ParseReceipt(text []byte) (Receipt, error) {
 func parseProven(b []byte) (e Proven, rest []byte, err error) {
 	number, rest, ok := cutBetween(b, "entry ", "\n")
 	if !ok {
-		return Proven{}, nil, errors.New("it does not begin with its number, or no checkpoint follows")
+		return Proven{}, nil, errors.New("the receipt does not begin with its number, or has no checkpoint")
 	}
 	if e.Seq, err = strconv.ParseUint(string(number), 10, 64); err != nil {
-		return Proven{}, nil, fmt.Errorf("its number %.40q is none", number)
+		return Proven{}, nil, fmt.Errorf("the receipt's number %.40q is malformed", number)
 	}
 	for len(e.Proof) < 64 {
 		line, left, ok := bytes.Cut(rest, []byte("\n"))
@@ -93,7 +93,7 @@ func parseProven(b []byte) (e Proven, rest []byte, err error) {
 	}
 	end := bytes.IndexByte(rest, '\n') + 1
 	if end == 0 || rest[0] != '{' {
-		return Proven{}, nil, errors.New("no line of a ledger follows its proof")
+		return Proven{}, nil, errors.New("a proof is not followed by a line of the ledger")
 	}
 	e.Line = bytes.Clone(rest[:end])
 	return e, rest[end:], nil
@@ -114,10 +114,10 @@ func VerifyReceipt(text []byte, t Trust) (Verified, error) {
 		}
 	}
 	if v.found.Intent.Seq == 0 {
-		return Verified{}, errors.New("the receipt holds no intent")
+		return Verified{}, errors.New("the receipt has no intent")
 	}
 	if v.found.Plan.Digest != "" && v.found.Outcome.Plan != v.found.Plan.Digest {
-		return Verified{}, errors.New("the receipt holds a plan that no outcome in it names")
+		return Verified{}, errors.New("the receipt has a plan that none of its outcomes names")
 	}
 	if v.found.Signed, err = v.keys.extendTrust(t).Open(r.Checkpoint); err != nil {
 		var bad *Bad
@@ -133,7 +133,7 @@ func VerifyReceipt(text []byte, t Trust) (Verified, error) {
 	}
 	last, any := v.keys.Last()
 	if any && !slices.Contains(v.found.Keys, last) {
-		return Verified{}, newUnsignedBad("the log's key is %s, and another signed the checkpoint", last)
+		return Verified{}, newUnsignedBad("the log's key is %s, but another key signed the checkpoint", last)
 	}
 	return v.found, nil
 }
@@ -159,9 +159,9 @@ func (v *receiptVerifier) addProven(p Proven) error {
 	e.Hash = claimed
 	switch {
 	case e.Seq != p.Seq || e.Seq <= v.last.Seq:
-		return errors.New("its number is not the one it has to be")
+		return errors.New("the entry's number is not the expected one")
 	case e.Seq == v.last.Seq+1 && v.last.Seq > 0 && hashEntry(v.last.Hash, raw) != claimed:
-		return errors.New("its hash does not follow from the entry before")
+		return errors.New("the entry's hash does not match the previous entry")
 	}
 	v.last = Head{Seq: e.Seq, Hash: e.Hash}
 	if err := errors.Join(v.pairs.Add(e), v.plans.Add(e), v.keys.Add(e)); err != nil {
@@ -171,7 +171,7 @@ func (v *receiptVerifier) addProven(p Proven) error {
 }
 
 func (v *receiptVerifier) keepEntry(e Entry) error {
-	twice := errors.New("a receipt holds one intent and one plan")
+	twice := errors.New("a receipt must have one intent and at most one plan")
 	switch e.Kind {
 	case KindIntent:
 		if v.found.Intent.Seq != 0 {
@@ -187,7 +187,7 @@ func (v *receiptVerifier) keepEntry(e Entry) error {
 		v.found.Plan, _ = ParsePlan(e.Data) // already checked by plans.Add
 	case KindKey:
 	default:
-		return fmt.Errorf("an entry of kind %s belongs to no receipt", e.Kind)
+		return fmt.Errorf("an entry of kind %s cannot be part of a receipt", e.Kind)
 	}
 	return nil
 }

@@ -87,19 +87,19 @@ func TestReceiptRefuses(t *testing.T) {
 		want string
 	}{
 		"two calls":        {prove(append(other, good...)...), "one intent"},
-		"no intent":        {prove(good[0], good[2], good[3]), "has no intent"},
+		"no intent":        {prove(good[0], good[2], good[3]), "without an intent"},
 		"no outcome, plan": {prove(good[0]), "no intent"},
-		"no plan":          {prove(good[0], good[1], good[3]), "no entry before it holds"},
-		"a genesis":        {prove(append(good, 1)...), "belongs to no receipt"},
+		"no plan":          {prove(good[0], good[1], good[3]), "no earlier entry has"},
+		"a genesis":        {prove(append(good, 1)...), "cannot be part of a receipt"},
 		"no key":           {prove(good[1:]...), ""}, // the first key is trusted
-		"nothing":          {nil, "begins with"},
-		"no checkpoint":    {text[:bytes.Index(text, []byte("\n\n"))+2], "its checkpoint: it is no checkpoint: it is empty"},
+		"nothing":          {nil, "must begin with"},
+		"no checkpoint":    {text[:bytes.Index(text, []byte("\n\n"))+2], "its checkpoint: it is not a checkpoint: it is empty"},
 		"no entries":       {[]byte(receiptHead + "\n" + string(signed)), "no intent"},
-		"space":            {append(bytes.Clone(text), '\n'), "line 6 is no signature"},
+		"space":            {append(bytes.Clone(text), '\n'), "line 6 is not a signature"},
 		"twice":            {[]byte(strings.Replace(string(text), "entry 9\n", "entry 8\n", 1)), "number"},
-		"plus":             {[]byte(strings.Replace(string(text), "entry 8\n", "entry 08\n", 1)), "one encoding"},
+		"plus":             {[]byte(strings.Replace(string(text), "entry 8\n", "entry 08\n", 1)), "canonical form"},
 		"huge":             {make([]byte, MaxReceipt+1), "at most"},
-		"long proof":       {[]byte(strings.Replace(string(text), "entry 8\n", "entry 8\n"+strings.Repeat(strings.Repeat("0", 64)+"\n", 70), 1)), "no line"},
+		"long proof":       {[]byte(strings.Replace(string(text), "entry 8\n", "entry 8\n"+strings.Repeat(strings.Repeat("0", 64)+"\n", 70), 1)), "not followed by a line"},
 	} {
 		_, err := VerifyReceipt(c.text, b.trust(1))
 		if c.want == "" && err == nil {

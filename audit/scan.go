@@ -142,11 +142,11 @@ func (s *scanner) checkFollows(e Entry, claimed Hash) error {
 		return s.describeMisplaced(e.Seq)
 	case e.Hash != claimed:
 		return s.newBad(Chain,
-			"the entry was changed, or is not in its place: its hash does not follow from its bytes and the entry before")
+			"the entry was changed or moved: its hash does not match its bytes and the previous entry")
 	case (e.Kind == KindGenesis) != (e.Seq == 1):
-		return s.newBad(Origin, "genesis is entry 1 and no other; this is of kind %s", e.Kind)
+		return s.newBad(Origin, "only entry 1 can be genesis; this entry is of kind %s", e.Kind)
 	case e.Seq == 1 && !validGenesis(e.Data):
-		return s.newBad(Origin, "genesis does not hold format %d, an origin and a host", Format)
+		return s.newBad(Origin, "genesis does not have format %d, an origin and a host", Format)
 	}
 	return nil
 }
@@ -190,7 +190,7 @@ func (s *scanner) describeDamage(line []byte, cause error) error {
 			return bad
 		}
 		if bytesBehind > tailBytes {
-			bad.Detail += fmt.Sprintf("; no entry stands in the %d MiB behind it", tailBytes>>20)
+			bad.Detail += fmt.Sprintf("; the %d MiB after it contain no entry", tailBytes>>20)
 			return bad
 		}
 		if bytes.HasSuffix(window, []byte("\n")) {
@@ -208,9 +208,9 @@ func (s *scanner) describeDamage(line []byte, cause error) error {
 	switch bad.Tail = zeros >= sector || !ended; {
 	case !bad.Tail:
 	case zeros == bytesBehind:
-		bad.Reason, bad.Detail = Torn, fmt.Sprintf("%d zero bytes stand behind the last entry", bytesBehind)
+		bad.Reason, bad.Detail = Torn, fmt.Sprintf("%d zero bytes follow the last entry", bytesBehind)
 	case ended:
-		bad.Reason, bad.Detail = Torn, fmt.Sprintf("%d bytes stand behind the last entry, zeros among them",
+		bad.Reason, bad.Detail = Torn, fmt.Sprintf("%d bytes follow the last entry, zeros among them",
 			bytesBehind)
 	default:
 		bad.Reason, bad.Detail = Torn, fmt.Sprintf("the last line has no newline: %d bytes of it are there",
@@ -237,7 +237,7 @@ func describeMalformed(line []byte, cause error) string {
 func (s *scanner) describeMisplaced(got uint64) error {
 	want := s.head.Seq + 1
 	if got < want {
-		return s.newBad(Chain, "entry %d stands here once more, or not in its place", got)
+		return s.newBad(Chain, "entry %d is repeated or out of order here", got)
 	}
 	for read := 0; read <= tailBytes; {
 		line, err := s.r.ReadSlice('\n')
@@ -248,10 +248,10 @@ func (s *scanner) describeMisplaced(got uint64) error {
 		if _, raw, wrong := splitLine(line); wrong == nil {
 			switch n, _ := parseSeq(raw); n {
 			case want:
-				return s.newBad(Chain, "entry %d stands here and entry %d further on: they are not in their places",
+				return s.newBad(Chain, "entry %d is here and entry %d follows later: they are out of order",
 					got, want)
 			case want + 1:
-				return s.newBad(Chain, "the entry's number was changed: it says %d", got)
+				return s.newBad(Chain, "the entry's number was changed to %d", got)
 			}
 		}
 		if err == io.EOF {
@@ -259,9 +259,9 @@ func (s *scanner) describeMisplaced(got uint64) error {
 		}
 	}
 	if got == want+1 {
-		return s.newBad(Chain, "entry %d was taken out: entry %d follows", want, got)
+		return s.newBad(Chain, "entry %d was removed: entry %d follows", want, got)
 	}
-	return s.newBad(Chain, "entries %d to %d were taken out: entry %d follows", want, got-1, got)
+	return s.newBad(Chain, "entries %d to %d were removed: entry %d follows", want, got-1, got)
 }
 
 // endsWell reports whether b ends in a well-formed line. If a writer appended after a torn line, the new line is joined
@@ -306,7 +306,7 @@ func Follow(r io.Reader, after Head, tree *Tree) (Head, error) {
 		hex.Encode(text[:], h[:])
 		if seq, ok := parseSeq(raw); !ok || seq != head.Seq+1 || !bytes.Equal(text[:], claimed) {
 			return head, &Bad{Segment: 1, Entry: head.Seq + 1, Offset: off, Reason: Chain,
-				Detail: "the entry was changed, or is not in its place: its number or hash does not follow from the entry before"}
+				Detail: "the entry was changed or moved: its number or hash does not match the previous entry"}
 		}
 		if tree != nil {
 			tree.Add(Leaf(line))

@@ -29,24 +29,24 @@ type Start struct {
 func parseStart(data []byte) (Start, error) {
 	var s Start
 	if json.Unmarshal(data, &s) != nil {
-		return Start{}, errors.New("a segment entry holds size, head, root, edge and the open receipts")
+		return Start{}, errors.New("a segment entry must have size, head, root, edge and the open receipts")
 	}
 	if same, err := json.Marshal(s); err != nil || !bytes.Equal(same, data) || s.Open == nil {
-		return Start{}, errors.New("the segment entry is not in its one encoding")
+		return Start{}, errors.New("the segment entry is not in canonical form")
 	}
 	tree, err := NewTree(s.Size, s.Edge)
 	switch {
 	case err != nil:
 		return Start{}, err
 	case s.Size == 0 || tree.Root() != s.Root:
-		return Start{}, errors.New("the edge does not lead to the root that the segment entry holds")
+		return Start{}, errors.New("the edge does not give the root in the segment entry")
 	case len(s.Open) > MaxCarried:
-		return Start{}, fmt.Errorf("the segment begins with more than %d receipts open", MaxCarried)
+		return Start{}, fmt.Errorf("the segment begins with more than %d open receipts", MaxCarried)
 	}
 	seen := make(map[bailey.ReceiptID]bool)
 	for _, id := range s.Open {
 		if !validName(string(id), 64) || seen[id] {
-			return Start{}, fmt.Errorf("%.80q cannot be open once", id)
+			return Start{}, fmt.Errorf("receipt %.80q cannot be open", id)
 		}
 		seen[id] = true
 	}
@@ -65,14 +65,14 @@ func ReadStart(line []byte) (Start, error) {
 		return Start{}, err
 	}
 	if e.Kind != KindSegment {
-		return Start{}, fmt.Errorf("a segment begins with an entry of kind %s, not %s", KindSegment, e.Kind)
+		return Start{}, fmt.Errorf("a segment must begin with kind %s, not %s", KindSegment, e.Kind)
 	}
 	s, err := parseStart(e.Data)
 	if err != nil {
 		return Start{}, err
 	}
 	if e.Seq != s.Size+1 || hashEntry(s.Head, raw) != claimed {
-		return Start{}, errors.New("the segment's first entry does not follow from what it carries")
+		return Start{}, errors.New("the segment's first entry does not match the state that it holds")
 	}
 	return s, nil
 }
@@ -103,11 +103,11 @@ func (s Start) State() (State, error) {
 func (s Start) checkFollows(head Head, tree *Tree, open []bailey.ReceiptID) error {
 	switch {
 	case s.After() != head:
-		return errors.New("the segment begins after another entry than the one before it")
+		return errors.New("the segment does not continue after the last entry of the previous one")
 	case s.Root != tree.Root():
-		return errors.New("the segment begins with another root than that of the entries before it")
+		return errors.New("the segment begins with another root than the entries before it have")
 	case !slices.Equal(s.Open, open):
-		return errors.New("the segment begins with other receipts open than those before it left")
+		return errors.New("the segment begins with other open receipts than the previous one left")
 	}
 	return nil
 }

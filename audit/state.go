@@ -40,8 +40,8 @@ func (s *State) Add(e Entry, begins bool) *Bad {
 
 func (s *State) applyEntry(e Entry, begins bool) (Reason, error) {
 	if begins != (e.Kind == KindSegment) {
-		return Started, errors.New("every segment but the first begins with an entry of kind " + KindSegment +
-			", and none stands elsewhere")
+		return Started, errors.New("every segment except the first must begin with an entry of kind " + KindSegment +
+			", which is allowed nowhere else")
 	}
 	switch e.Kind {
 	case KindGenesis:
@@ -85,7 +85,7 @@ func (s *State) addKeyChange(e Entry) error {
 		return err
 	}
 	if k, _ := s.Keys.Last(); k.Name() != s.Name {
-		return fmt.Errorf("the key is one of %s, and this is %s", k.Name(), s.Name)
+		return fmt.Errorf("the key must be one of %s, but is %s", k.Name(), s.Name)
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (p *Pairs) closeReceipt(id bailey.ReceiptID) error {
 	if _, ok := p.seen[[16]byte(sum[:16])]; ok {
 		return fmt.Errorf("second outcome of receipt %s", id)
 	}
-	return fmt.Errorf("outcome of receipt %s, which has no intent", id)
+	return fmt.Errorf("outcome of receipt %s without an intent", id)
 }
 
 // Open returns the receipts that have no outcome yet, in the order of their intents.
@@ -171,7 +171,7 @@ func (p *Plans) Add(e Entry) error {
 	case e.Kind == KindOutcome && e.Plan != "":
 		digest, _ := parseHash([]byte(e.Plan)) // already checked by the scanner
 		if _, ok := p.known[digest]; !ok {
-			return fmt.Errorf("the outcome of receipt %s names the plan %s, which no entry before it holds", e.Receipt,
+			return fmt.Errorf("the outcome of receipt %s names the plan %s, which no earlier entry has", e.Receipt,
 				e.Plan)
 		}
 	}
@@ -197,7 +197,7 @@ func (p *Plans) addPlan(data []byte) error {
 	}
 	digest, _ := parseHash([]byte(plan.Digest))
 	if !plan.Redacted && sha256.Sum256([]byte(plan.Text)) != digest {
-		return fmt.Errorf("the text of the plan %s is not what that digest stands for", plan.Digest)
+		return fmt.Errorf("the text of the plan %s does not match that digest", plan.Digest)
 	}
 	if p.known == nil {
 		p.known = map[Hash]bool{}
@@ -209,7 +209,7 @@ func (p *Plans) addPlan(data []byte) error {
 // ParsePlan parses the data of a plan note. It must have exactly two members with exactly these names. ParsePlan does
 // not compare the text with the digest.
 func ParsePlan(data []byte) (Plan, error) {
-	malformed := errors.New("a plan note holds a digest and either its text or \"redacted\":true")
+	malformed := errors.New("a plan entry must have a digest and either its text or \"redacted\":true")
 	var member map[string]json.RawMessage // a struct would accept keys in any case
 	if json.Unmarshal(data, &member) != nil || len(member) != 2 {
 		return Plan{}, malformed

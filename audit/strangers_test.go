@@ -42,7 +42,7 @@ func TestStrangeCheckpoints(t *testing.T) {
 		reason Reason
 		words  string
 	}{
-		"no key":                 {Check{Seen: [][]byte{late}}, Unsigned, "no key was given: it is signed by " + b.name + "+"},
+		"no key":                 {Check{Seen: [][]byte{late}}, Unsigned, "no key was given, and it is signed by " + b.name + "+"},
 		"a later key than given": {Check{Seen: [][]byte{b.sign(5, 1)}, Trust: b.trust(2)}, Unsigned, "the ledger announces that key in entry 2"},
 		"nobody's":               {Check{Seen: [][]byte{b.sign(5, 9)}, Trust: b.trust(1)}, Unsigned, "it is signed by " + b.name + "+"},
 		"another log's":          {Check{Seen: [][]byte{other.sign(5, 1)}, Trust: b.trust(1)}, Replaced, "the checkpoint is of " + other.name},
@@ -54,10 +54,10 @@ func TestStrangeCheckpoints(t *testing.T) {
 		"no number":              {Check{Seen: [][]byte{edit("\n12\n", "\n012\n")}, Trust: b.trust(1)}, Unsigned, "line 2 is not a number"},
 		"no root":                {Check{Seen: [][]byte{edit("=\n\n", "\n\n")}, Trust: b.trust(1)}, Unsigned, "line 3 is not 32 bytes"},
 		"no empty line":          {Check{Seen: [][]byte{edit("\n\n", "\n")}, Trust: b.trust(1)}, Unsigned, "line 4 is not empty"},
-		"no signature":           {Check{Seen: [][]byte{edit("— ", "- ")}, Trust: b.trust(1)}, Unsigned, "line 5 is no signature"},
-		"text alone":             {Check{Seen: [][]byte{[]byte(b.roots[12].Text() + "\n")}, Trust: b.trust(1)}, Unsigned, "ends after line 4, before a signature"},
+		"no signature":           {Check{Seen: [][]byte{edit("— ", "- ")}, Trust: b.trust(1)}, Unsigned, "line 5 is not a signature"},
+		"text alone":             {Check{Seen: [][]byte{[]byte(b.roots[12].Text() + "\n")}, Trust: b.trust(1)}, Unsigned, "ends after line 4, before any signature"},
 		"no UTF-8":               {Check{Seen: [][]byte{edit("bailey", "\xff")}, Trust: b.trust(1)}, Unsigned, "not UTF-8"},
-		"two witnesses wanted":   {Check{Seen: [][]byte{late}, Trust: Trust{b.trust(1).Keys, []Key{b.witness(1), b.witness(2)}, 2}}, Unwitnessed, "0 of the 2 witnesses"},
+		"two witnesses wanted":   {Check{Seen: [][]byte{late}, Trust: Trust{b.trust(1).Keys, []Key{b.witness(1), b.witness(2)}, 2}}, Unwitnessed, "0 of the 2 named witnesses"},
 	} {
 		c.check.Called = []string{"own", "morning"}
 		r := b.verify(c.check, c.reason)
@@ -71,7 +71,7 @@ func TestStrangeCheckpoints(t *testing.T) {
 		t.Errorf("%+v", r.FirstBad)
 	}
 	r = cut.verify(Check{Trust: b.trust(1), Newest: late}, Unsigned)
-	if !strings.Contains(r.FirstBad.Detail, "it names 12 entries, and 11 are here") {
+	if !strings.Contains(r.FirstBad.Detail, "it is of 12 entries, but 11 are here") {
 		t.Error(r.FirstBad)
 	}
 	same := b.verify(Check{Trust: b.trust(1), Newest: late, Seen: [][]byte{late, early}, Called: []string{"own", "evening", "morning"}}, "")

@@ -61,7 +61,7 @@ func (t *Tree) Edge() []Hash {
 // NewTree returns the tree whose Size and Edge methods returned size and edge.
 func NewTree(size uint64, edge []Hash) (Tree, error) {
 	if size > maxSize || len(edge) != bits.OnesCount64(size) {
-		return Tree{}, errors.New("the edge of a tree has one hash for each one in its size")
+		return Tree{}, errors.New("the edge of a tree must have one hash for each 1 bit of its size")
 	}
 	t := Tree{size: size}
 	for level := len(t.edge) - 1; level >= 0; level-- {
@@ -84,7 +84,7 @@ func checkInclusion(proof []Hash, size uint64, root Hash, seq uint64, leaf Hash)
 		return fmt.Errorf("a tree of %d entries does not hold entry %d", size, seq)
 	}
 	if tlog.CheckRecord(toTlogHashes(proof), int64(size), tlog.Hash(root), int64(seq-1), tlog.Hash(leaf)) != nil {
-		return fmt.Errorf("the proof does not lead from entry %d to the root over %d", seq, size)
+		return fmt.Errorf("the proof does not connect entry %d to the root of %d entries", seq, size)
 	}
 	return nil
 }
@@ -97,12 +97,12 @@ func checkConsistency(proof []Hash, size uint64, root Hash, older uint64, olderR
 	case older == 0 || older == size:
 		empty := Tree{}
 		if len(proof) != 0 || older == size && root != olderRoot || older == 0 && olderRoot != empty.Root() {
-			return fmt.Errorf("two roots over %d entries", older)
+			return fmt.Errorf("there are two different roots of %d entries", older)
 		}
 		return nil
 	}
 	if tlog.CheckTree(toTlogHashes(proof), int64(size), tlog.Hash(root), int64(older), tlog.Hash(olderRoot)) != nil {
-		return fmt.Errorf("the proof does not lead from the root over %d entries to that over %d", older, size)
+		return fmt.Errorf("the proof does not connect the root of %d entries to the root of %d", older, size)
 	}
 	return nil
 }

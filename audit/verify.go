@@ -69,7 +69,7 @@ func (c Check) Verify(segments ...io.Reader) (Report, error) {
 		}
 	}
 	if v.report.Entries == 0 && v.report.FirstBad == nil {
-		v.report.FirstBad = &Bad{Segment: 1, Entry: 1, Reason: Empty, Detail: "there is no entry"}
+		v.report.FirstBad = &Bad{Segment: 1, Entry: 1, Reason: Empty, Detail: "there are no entries"}
 	}
 	v.checkAgainst(c)
 	v.report.Root = v.Tree.Root()
@@ -92,7 +92,7 @@ func (v *verifier) verifySegment(r io.Reader, number int) error {
 		at := s.off
 		e, err := s.nextEntry()
 		if err == io.EOF && at == 0 && number > 1 {
-			return &Bad{Segment: number, Entry: v.Head.Seq + 1, Reason: Started, Detail: "the segment holds no entry"}
+			return &Bad{Segment: number, Entry: v.Head.Seq + 1, Reason: Started, Detail: "the segment has no entry"}
 		}
 		if err == io.EOF {
 			return nil
@@ -203,7 +203,7 @@ func (v *verifier) checkKeyOrigins(keys []Key) *Bad {
 	for _, k := range keys {
 		if v.Name != "" && !k.Witness() && k.Name() != v.Name {
 			return &Bad{Entry: 1, Reason: Replaced,
-				Detail: fmt.Sprintf("this ledger is %s, and the key is of %s", v.Name, k.Name())}
+				Detail: fmt.Sprintf("this ledger is %s, but the key is of %s", v.Name, k.Name())}
 		}
 	}
 	return nil
@@ -217,7 +217,7 @@ func (v *verifier) checkKeysAnnounced(keys []Key, held bool) *Bad {
 	for _, k := range keys {
 		if !(held && len(own) == 0) && !k.Witness() && !slices.Contains(own, k) {
 			return &Bad{Reason: Rekeyed,
-				Detail: fmt.Sprintf("the key %s is none of those that this ledger announces: it was written by who has another, or cut before that key came", k)}
+				Detail: fmt.Sprintf("this ledger does not announce the key %s: it was written with another key, or was cut before the key was announced", k)}
 		}
 	}
 	return nil
@@ -227,7 +227,7 @@ func (v *verifier) checkKeysAnnounced(keys []Key, held bool) *Bad {
 func (v *verifier) firstContradiction(c Check) *Bad {
 	if c.Newest == nil && len(c.Seen) == 0 && c.Trust.Quorum > 0 {
 		return &Bad{Reason: Unwitnessed,
-			Detail: "witnesses are wanted, and no checkpoint was given that they could have cosigned"}
+			Detail: "witnesses are required, but no checkpoint was given that they could have cosigned"}
 	}
 	shown := c.Trust
 	if len(c.Seen) > 0 {
@@ -251,7 +251,7 @@ func (v *verifier) firstContradiction(c Check) *Bad {
 		if seen, bad = v.compareCheckpoint(signed, c.checkpointName(i+1), c.Trust); (bad == nil ||
 			bad.Reason == Truncated) && c.Newest != nil && newest.Size < seen.Size {
 			bad = &Bad{Entry: newest.Size + 1, Reason: Rollback, Checkpoint: c.checkpointName(i + 1),
-				Detail: fmt.Sprintf("its newest checkpoint is of %d entries, and one of %d was seen: it was put back",
+				Detail: fmt.Sprintf("its newest checkpoint is of %d entries, but one of %d was seen: it was restored",
 					newest.Size, seen.Size)}
 		}
 	}
@@ -297,42 +297,42 @@ func (v *verifier) openCheckpoint(signed []byte, t Trust) (Signed, *Bad) {
 		}
 	}
 	if bad.Reason == Unsigned && unreadable == nil && said.Size > v.report.Entries {
-		bad.Detail += fmt.Sprintf("; it names %d entries, and %d are here: a ledger that was cut before a change of key does not lead to the next", said.Size, v.report.Entries)
+		bad.Detail += fmt.Sprintf("; it is of %d entries, but %d are here: a ledger that was cut before a change of key does not lead to the next key", said.Size, v.report.Entries)
 	}
 	return Signed{}, bad
 }
 
 func (v *verifier) newReplacedBad(c Checkpoint) *Bad {
 	return &Bad{Entry: 1, Reason: Replaced,
-		Detail: fmt.Sprintf("this ledger is %s, and the checkpoint is of %s", v.Name, c.Origin)}
+		Detail: fmt.Sprintf("this ledger is %s, but the checkpoint is of %s", v.Name, c.Origin)}
 }
 
 func (v *verifier) compareSigned(s Signed) *Bad {
 	switch {
 	case v.report.Entries == 0:
-		return &Bad{Entry: 1, Reason: Truncated, Detail: fmt.Sprintf("%d entries were signed and none is left", s.Size)}
+		return &Bad{Entry: 1, Reason: Truncated, Detail: fmt.Sprintf("%d entries were signed, none is left", s.Size)}
 	case s.Origin != v.Name:
 		return v.newReplacedBad(s.Checkpoint)
 	case s.Size > v.report.Entries:
 		return &Bad{Entry: v.report.Entries + 1, Reason: Truncated,
-			Detail: fmt.Sprintf("%d entries were signed and %d are left: its end was cut, or it was put back", s.Size,
+			Detail: fmt.Sprintf("%d entries were signed, but %d are left: it was cut, or an old copy restored", s.Size,
 				v.report.Entries)}
 	case v.roots[s.Size] != s.Root:
 		return &Bad{Within: s.Size, Reason: Forked,
-			Detail: fmt.Sprintf("the first %d entries are not those that were signed", s.Size)}
+			Detail: fmt.Sprintf("the first %d entries are not the ones that were signed", s.Size)}
 	}
 	if k, ok := v.Keys.keyAt(s.Size); ok && !slices.Contains(s.Keys, k) {
-		return newUnsignedBad("the key of the log at %d entries is %s, and another signed the checkpoint", s.Size, k)
+		return newUnsignedBad("the log's key at %d entries is %s, but another key signed the checkpoint", s.Size, k)
 	}
 	return nil
 }
 
 // Proves returns the facts that a report with OK proves, as sentences without repetition.
 func (r Report) Proves() []string {
-	said := []string{fmt.Sprintf("the order of its %d entries, and that none was changed, taken out or put in without everything after it being written anew", r.Entries)}
+	said := []string{fmt.Sprintf("the order of its %d entries, and that none was changed, removed or inserted without rewriting everything after it", r.Entries)}
 	for _, s := range r.Held {
 		from := r.checkpointFiles(func(o Signed) bool { return o.Checkpoint == s.Checkpoint && slices.Contains(o.Keys, s.Keys[0]) })
-		said = append(said, fmt.Sprintf("its first %d entries are those that the key %s signed%s", s.Size, s.Keys[0], from))
+		said = append(said, fmt.Sprintf("its first %d entries are the ones that the key %s signed%s", s.Size, s.Keys[0], from))
 		for _, c := range s.Cosignatures {
 			from := r.checkpointFiles(func(o Signed) bool { return o.Checkpoint == s.Checkpoint && slices.Contains(o.Cosignatures, c) })
 			said = append(said,
@@ -374,16 +374,16 @@ func (r Report) LeavesOpen() []string {
 		}
 	}
 	if signed < r.Entries {
-		said = append(said, fmt.Sprintf("the entries from %d on are held against no signature: whoever can write the files can write others that verify, or cut them off", signed+1))
+		said = append(said, fmt.Sprintf("no signature covers the entries from %d on: anyone with write access to the files can replace them by others that verify, or cut them off", signed+1))
 	}
 	switch {
 	case r.witnesses == 0:
-		said = append(said, "no witness was named: whoever has the log's key can sign other entries in the place of these")
+		said = append(said, "no witness was named: anyone with the log's key can sign other entries in place of these")
 	case witnessed < r.Entries:
-		said = append(said, fmt.Sprintf("the entries from %d on have no witness that was named: whoever has the log's key can sign others in their place", witnessed+1))
+		said = append(said, fmt.Sprintf("no named witness covers the entries from %d on: anyone with the log's key can sign others in their place", witnessed+1))
 	}
 	return append(said,
-		"bodies kept in blobs/ were not looked at: one may be missing or changed",
-		"the times in it are the writer's clock; its order is the numbers'",
-		"what did not pass the gate is not in it, and what is in it is what the gate said")
+		"bodies in blobs/ were not checked: they may be missing or changed",
+		"the times come from the writer's clock; the order comes from the numbers",
+		"calls that did not pass the gate are not in it, and its contents are what the gate reported")
 }

@@ -178,7 +178,7 @@ class Ledger:
         need(place.exists(), "there is no directory %s" % directory, Nothing)
         need(place.is_dir(), "%s is no directory" % directory, Nothing)
         segments = sorted(place.glob("[0-9]" * 8 + ".jsonl"))
-        need(segments, "there is no ledger in %s: it holds no 00000001.jsonl" % directory, Nothing)
+        need(segments, "there is no ledger in %s: it does not contain 00000001.jsonl" % directory, Nothing)
         for number, segment in enumerate(segments, 1):
             need(segment.name == "%08d.jsonl" % number, "segment %d is missing" % number)
             with opened_file(segment, os.O_NOFOLLOW) as file:
@@ -419,7 +419,7 @@ def ledger_holds(args):
     for words in said:
         print(words)
     if said and not args.key:
-        print("not proved: nobody vouched for the log's key: it is one that the ledger announces")
+        print("not proved: no other source confirmed the log's key: the ledger itself announces it")
 
 
 def receipt_holds(args):

@@ -50,7 +50,7 @@ func EncodeAnswer(e Event, a Answer) (frame []byte, exit int, err error) {
 	case a.Updated == nil:
 	case !fits:
 		return nil, 0, bailey.Invalid.Errorf(updateHint(e.Name()),
-			"an answer to %s cannot change it to %T", e.Name(), a.Updated)
+			"an answer to %s cannot change %T", e.Name(), a.Updated)
 	case e.Name().updateKey() == "updatedInput":
 		w.Specific = &specific{Name: e.Name(), Input: a.Updated}
 	default:
@@ -106,7 +106,7 @@ func (t *jsonParser) parseSpecificOutput(n node, e Event, a *Answer) error {
 	}, false)
 	if err == nil && n.hasMember("hookEventName") && name != string(e.Name()) {
 		return t.errorAt(n.at, fmt.Sprintf("this answers %.64q, and the event was %s", name, e.Name()),
-			"give back the hook_event_name that was asked about")
+			"use the hook_event_name of the request")
 	}
 	return err
 }
@@ -115,13 +115,13 @@ func (t *jsonParser) parseSpecificOutput(n node, e Event, a *Answer) error {
 func updateHint(n Name) string {
 	switch n {
 	case OnUserPromptSubmit:
-		return "updatedInput is the new prompt, a string"
+		return "updatedInput must be the new prompt, a string"
 	case OnPreToolUse:
-		return "updatedInput is the tool's new input, an object"
+		return "updatedInput must be the tool's new input, an object"
 	case OnAssistantMessageRender:
-		return "updatedOutput is the new content, a string"
+		return "updatedOutput must be the new content, a string"
 	case OnPostToolUse:
-		return "updatedOutput is the tool's new result, anything but null"
+		return "updatedOutput must be the tool's new result, not null"
 	}
 	return fmt.Sprintf("%s has nothing to change; leave hookSpecificOutput out", n)
 }

@@ -96,7 +96,7 @@ func ParseConfig(data []byte, home string) (c Config, err error) {
 	err = t.readObject(root, "hooks.json",
 		keyReaders{"hooks": func(n node) error { return t.readObject(n, "hooks", events, false) }}, false)
 	if err == nil && !root.hasMember("hooks") {
-		err = t.errorAt(root.at, `hooks.json has no key "hooks"`, `write {"hooks": {}} where there are none`)
+		err = t.errorAt(root.at, `hooks.json has no key "hooks"`, `write {"hooks": {}} if there are none`)
 	}
 	if err != nil {
 		return Config{}, err
@@ -133,7 +133,7 @@ func (t *jsonParser) parseHook(n node, event Name, home string) (h Hook, err err
 		"onFailure": func(n node) error { return t.onFailure(n, &h) },
 	}, false)
 	if err == nil && forms != 1 {
-		err = t.errorAt(n.at, fmt.Sprintf("a hook has %d of command and argv", forms), "give it one of the two")
+		err = t.errorAt(n.at, fmt.Sprintf("a hook has %d of command and argv", forms), "use command or argv")
 	}
 	return h, err
 }
@@ -147,7 +147,7 @@ func (t *jsonParser) parseCommand(n node, home string, argv *[]string) error {
 	for _, word := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n", r) }) {
 		if rest, ok := strings.CutPrefix(word, "~/"); ok {
 			if home == "" {
-				return t.errorAt(n.at, fmt.Sprintf("nobody knows what ~ is in %.64q", word), "write the path from / on")
+				return t.errorAt(n.at, fmt.Sprintf("the home for ~ in %.64q is unknown", word), "use an absolute path")
 			}
 			word = filepath.Join(home, rest)
 		}
@@ -169,12 +169,12 @@ func (t *jsonParser) checkProgram(n node, argv []string) error {
 	case len(argv) == 0 || argv[0] == "":
 		return t.errorAt(n.at, n.name+" names no program", "name one")
 	case strings.ContainsRune(strings.Join(argv, ""), 0):
-		return t.errorAt(n.at, n.name+" has a NUL in it", "no program takes one")
+		return t.errorAt(n.at, n.name+" has a NUL in it", "remove it: no program accepts one")
 	case isAbsolute(argv[0]) && !isClean(argv[0]), strings.ContainsAny(argv[0], `/\`) && !isAbsolute(argv[0]),
 		argv[0] == ".", argv[0] == "..":
 		return t.errorAt(n.at,
 			fmt.Sprintf("the program %.64q is neither a clean absolute path nor a bare name",
-				argv[0]), "write the path from / on; command takes a leading ~/ too")
+				argv[0]), "use an absolute path; command may also begin with ~/")
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (t *jsonParser) parseTimeout(n node, d *time.Duration) error {
 	ms, err := strconv.ParseInt(string(number), 10, 64)
 	if most := MaxTimeout.Milliseconds(); err != nil || ms < 1 || ms > most {
 		return t.errorAt(n.at, "timeout_ms is no whole number of milliseconds from 1 to "+strconv.FormatInt(most, 10),
-			"leave it out for 10000")
+			"leave it out for the default, 10000")
 	}
 	*d = time.Duration(ms) * time.Millisecond
 	return nil
@@ -202,7 +202,7 @@ func (t *jsonParser) parseStrings(n node, into *[]string, read func(string) (mea
 		}
 		means, wrong := read(s)
 		if wrong != "" {
-			return t.errorAt(m.at, fmt.Sprintf("%.64q in %s %s", s, n.name, wrong), "mend it, or take it out")
+			return t.errorAt(m.at, fmt.Sprintf("%.64q in %s %s", s, n.name, wrong), "correct or remove it")
 		}
 		*into = append(*into, means)
 	}
@@ -222,7 +222,7 @@ func Variable(name string) (wrong string) {
 	case strings.HasPrefix(name, "BAILEY_"):
 		return "is one of Bailey's own, which no hook gets"
 	case bailey.CageOwn(name):
-		return "is set for every hook, and not from outside"
+		return "is set for every hook and cannot be passed from outside"
 	case bailey.Loads(name):
 		return "steers a loader or an interpreter, or where a program connects: a hook that needs it sets it in a script of its own"
 	}
@@ -238,7 +238,7 @@ func expandPath(p, home string) (string, string) {
 	case strings.ContainsRune(p, 0):
 		return "", "has a NUL in it"
 	case ok && home == "":
-		return "", "begins with ~, and nobody knows what that is"
+		return "", "begins with ~, but the home directory is unknown"
 	case ok && (rest == "" || !isClean("/"+rest)):
 		return "", "is not a clean path below the home directory"
 	case ok:
@@ -273,7 +273,7 @@ func (t *jsonParser) onFailure(n node, h *Hook) error {
 	switch {
 	case h.OnFailure != Block && h.OnFailure != Pass:
 		return t.errorAt(n.at, `onFailure is neither "block" nor "pass"`,
-			"leave it out: PreToolUse blocks, the others pass")
+			"leave it out for the default: PreToolUse blocks, the others pass")
 	case h.OnFailure == Block && h.Event == OnSessionEnd:
 		return t.errorAt(n.at, "nothing is left to block at SessionEnd", `write "pass", or leave it out`)
 	}
@@ -289,10 +289,10 @@ func (t *jsonParser) parseMatcher(n node, h *Hook) error {
 	switch {
 	case !h.Event.Tool():
 		return t.errorAt(n.keyAt, fmt.Sprintf("%s has no tool to match", h.Event),
-			"take matcher out; it is for PreToolUse and PostToolUse")
+			"remove matcher; it is for PreToolUse and PostToolUse")
 	case h.Matcher == "" || len(h.Matcher) > 256 || strings.ContainsAny(h.Matcher, "|[]{}()\\^$+!, \t\r\n\x00"):
 		return t.errorAt(n.at, fmt.Sprintf("%.64q is no glob on the names of tools", h.Matcher),
-			"* is any text and ? any character; for several, write the hook once for each; for all, take matcher out")
+			"* matches any text and ? any character; for several tools repeat the hook; for all, remove matcher")
 	}
 	return nil
 }

@@ -167,7 +167,7 @@ func encodeFrame(what string, v any) ([]byte, error) {
 	j.SetEscapeHTML(false)
 	if err := j.Encode(v); err != nil {
 		return nil, bailey.Invalid.Wrap(err, what+" cannot be written as JSON",
-			"use what JSON has: text, numbers, booleans, lists, maps")
+			"use only JSON values: text, numbers, booleans, lists, maps")
 	}
 	if _, _, err := parseObject(what, b.Bytes()); err != nil {
 		return nil, err

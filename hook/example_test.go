@@ -39,7 +39,7 @@ func ExampleDecode() {
 	// s-1 hello <nil>
 	// {"systemMessage":"translated","hookSpecificOutput":{"hookEventName":"UserPromptSubmit","updatedInput":"bonjour"}}
 	// 0 <nil>
-	// an answer to UserPromptSubmit cannot change it to int
+	// an answer to UserPromptSubmit cannot change int
 }
 
 // The bytes of both frames, and how a host interprets them.

@@ -84,7 +84,7 @@ func TestAnswersGoThrough(t *testing.T) {
 		for name, updated := range fits {
 			frame, exit, err := EncodeAnswer(e, Answer{Message: "m", Updated: updated})
 			if _, can := e.withUpdate(updated); !can {
-				refused(t, err, "cannot change it to")
+				refused(t, err, "cannot change")
 				continue
 			}
 			o := Interpret(e, Ran{Stdout: frame, Exit: exit}, "")
@@ -120,7 +120,7 @@ func TestZeroValues(t *testing.T) {
 		if o := Interpret(e, Ran{Exit: 1}, "what nobody knows"); o.Effect != Blocked {
 			t.Errorf("%s: an onFailure that nobody knows lets it pass", e.Name())
 		}
-		if o := Interpret(e, Ran{Err: &bailey.Error{Kind: bailey.Unavailable, Message: "no cage", Hint: "mend it"}}, Block); o.Effect != Blocked || o.Hint != "mend it" {
+		if o := Interpret(e, Ran{Err: &bailey.Error{Kind: bailey.Unavailable, Message: "no cage", Hint: "correct"}}, Block); o.Effect != Blocked || o.Hint != "correct" {
 			t.Errorf("%s: %+v", e.Name(), o)
 		}
 	}
@@ -206,9 +206,9 @@ func TestChain(t *testing.T) {
 		t.Errorf("folders %q, line %d", folders, c.Hooks[3].Line)
 	}
 	_, err = ParseConfig([]byte(`{"hooks":{"PreToolUse":[{"command":"~/a"}]}}`), "relative")
-	refused(t, err, "nobody knows what ~ is")
+	refused(t, err, "the home for ~")
 	_, err = ParseConfig([]byte(`{"hooks":{"PreToolUse":[{"command":"a","filesystem":{"read":["~/a"]}}]}}`), "")
-	refused(t, err, "nobody knows what that is")
+	refused(t, err, "the home directory is unknown")
 }
 
 // TestFramesCostLittle checks that the number of values in a frame is limited, because a value takes a hundred times

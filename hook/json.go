@@ -45,7 +45,7 @@ func parseObject(what string, b []byte) (t *jsonParser, root node, err error) {
 		return t, root, bailey.Invalid.Errorf("make it smaller", "%s has more than %d bytes", what, MaxFrame)
 	}
 	if i := invalidUTF8At(b); i >= 0 {
-		return t, root, t.errorAt(i, "this is not UTF-8", "write it in UTF-8; other bytes have no place in JSON")
+		return t, root, t.errorAt(i, "this is not UTF-8", "write it in UTF-8")
 	}
 	t.d = json.NewDecoder(bytes.NewReader(b))
 	t.d.UseNumber()
@@ -57,7 +57,7 @@ func parseObject(what string, b []byte) (t *jsonParser, root node, err error) {
 	}
 	if rest := bytes.TrimLeft(b[t.d.InputOffset():], " \t\r\n"); len(rest) > 0 {
 		return t, root, t.errorAt(len(b)-len(rest), "something follows the object",
-			"write one object and nothing after it; what is not for the other side goes to stderr")
+			"write one object and nothing after it; write other output to stderr")
 	}
 	return t, root, nil
 }
@@ -90,7 +90,7 @@ func (t *jsonParser) readValue(depth int) (n node, err error) {
 	n.at = t.tokenOffset()
 	if t.n++; t.n > maxValues {
 		return n, t.errorAt(n.at, fmt.Sprintf("there are more than %d values", maxValues),
-			"write less: one long text instead of a list, say")
+			"write less, for example one long text instead of a list")
 	}
 	token, err := t.d.Token()
 	if err != nil {
@@ -146,7 +146,7 @@ func (t *jsonParser) syntaxError(err error) error {
 	var bad *json.SyntaxError
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), len(bytes.TrimSpace(t.b)) == 0:
-		return t.errorAt(len(t.b), "it ends before the object does", "write the whole object before you end")
+		return t.errorAt(len(t.b), "it ends before the object does", "write the whole object before the program exits")
 	case errors.As(err, &bad):
 		return t.errorAt(t.tokenOffset(), "this is not JSON: "+bad.Error(), "write JSON (RFC 8259)")
 	}
@@ -233,7 +233,7 @@ func storeInto[T any](t *jsonParser, into *T, want string) func(node) error {
 		v, ok := n.goValue().(T)
 		if !ok {
 			return t.errorAt(n.at, fmt.Sprintf("%s is %s, not %s", n.name, n.kindName(), want),
-				"leave the key out, or give it "+want)
+				"leave the key out, or set it to "+want)
 		}
 		*into = v
 		return nil

@@ -88,7 +88,7 @@ func TestPrograms(t *testing.T) {
 		"blocks":  {Blocked, "not today"},
 		"fails":   {Blocked, "it ended with code 1: no model"},
 		"panics":  {Blocked, "it ended with code 1: panic: oh"},
-		"misfit":  {Blocked, "it ended with code 1: updatedInput is the tool's new input, an object"},
+		"misfit":  {Blocked, "it ended with code 1: updatedInput must be the tool's new input, an object"},
 		"early":   {Kept, ""},
 		"deaf":    {Kept, ""},
 		"half":    {Blocked, "it ends before the object does"},
@@ -107,7 +107,7 @@ func TestPrograms(t *testing.T) {
 		})
 	}
 	t.Run("a directory", func(t *testing.T) {
-		if o := Interpret(e, ran(exec.Command(t.TempDir()), &Output{}, &Output{}), ""); o.Effect != Blocked || !strings.Contains(o.Reason, "could not be run") {
+		if o := Interpret(e, ran(exec.Command(t.TempDir()), &Output{}, &Output{}), ""); o.Effect != Blocked || !strings.Contains(o.Reason, "cannot run it") {
 			t.Errorf("%+v", o)
 		}
 	})

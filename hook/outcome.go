@@ -72,7 +72,7 @@ const (
 func Interpret(e Event, r Ran, f OnFailure) Outcome {
 	switch name := e.Name(); {
 	case r.Err != nil:
-		return failureOutcome(e, f, "it could not be run: "+r.Err.Error(), bailey.HintOf(r.Err))
+		return failureOutcome(e, f, "cannot run it: "+r.Err.Error(), bailey.HintOf(r.Err))
 	case r.TimedOut:
 		return failureOutcome(e, f, "its time was up", "make it faster, or raise timeout_ms")
 	case r.Exit == exitBlock && name.Blocks():
@@ -80,13 +80,13 @@ func Interpret(e Event, r Ran, f OnFailure) Outcome {
 	case r.Exit == exitBlock:
 		return failureOutcome(e, f,
 			fmt.Sprintf("it ended with code 2, which cannot block %s%s", name,
-				lastStderrLine(r.Stderr)), "code 2 is for UserPromptSubmit and PreToolUse")
+				lastStderrLine(r.Stderr)), "use exit code 2 only for UserPromptSubmit and PreToolUse")
 	case r.Exit != exitOK:
 		return failureOutcome(e, f, fmt.Sprintf("it ended with code %d%s", r.Exit, lastStderrLine(r.Stderr)),
-			"run it by hand with the frame on stdin")
+			"run it by hand with the frame on standard input")
 	case r.Truncated || len(r.Stdout) > MaxFrame:
 		return failureOutcome(e, f, fmt.Sprintf("its answer has more than %d bytes", MaxFrame),
-			"answer less; what is not the answer goes to stderr")
+			"answer less; write other output to stderr")
 	}
 	a, err := DecodeAnswer(e, r.Stdout)
 	switch {
@@ -95,7 +95,7 @@ func Interpret(e Event, r Ran, f OnFailure) Outcome {
 	case a.Block && e.Name().Blocks():
 		return Outcome{Effect: Blocked, Message: a.Message, Reason: blockReason(a.Message), Hint: byHook}
 	case a.Block:
-		return failureOutcome(e, f, fmt.Sprintf("it said \"continue\": false, which cannot block %s", e.Name()),
+		return failureOutcome(e, f, fmt.Sprintf("it answered \"continue\": false, which cannot block %s", e.Name()),
 			"only UserPromptSubmit and PreToolUse can be blocked")
 	case a.Updated == nil:
 		return Outcome{Effect: Kept, Event: e, Message: a.Message}
@@ -104,7 +104,7 @@ func Interpret(e Event, r Ran, f OnFailure) Outcome {
 	return Outcome{Effect: Changed, Event: changed, Message: a.Message}
 }
 
-const byHook = "change what was asked for, or the hook"
+const byHook = "change the request or the hook"
 
 func blockReason(message string) string {
 	if message == "" {

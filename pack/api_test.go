@@ -72,14 +72,14 @@ func TestAPIRefused(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"no socket":        {asking(`{allow: ["GET /a"]}`), "socket"},
 		"no routes":        {asking(`{socket: docker}`), "allow"},
-		"none":             {asking(`{socket: docker, allow: []}`), "allow wants 1 to 32 routes"},
-		"many":             {asking(`{socket: docker, allow: [` + long + `"GET /b"]}`), "allow wants 1 to 32 routes"},
+		"none":             {asking(`{socket: docker, allow: []}`), "allow must have 1 to 32 routes"},
+		"many":             {asking(`{socket: docker, allow: [` + long + `"GET /b"]}`), "allow must have 1 to 32 routes"},
 		"twice":            {asking(`{socket: docker, allow: ["GET /a", "GET /a"]}`), "twice"},
 		"unknown key":      {asking(`{socket: docker, allow: ["GET /a"], path: /x}`), "path"},
-		"another daemon":   {asking(`{socket: dockr, allow: ["GET /a"]}`), "socket is one of docker, incus, podman"},
-		"a path":           {asking(`{socket: /var/run/docker.sock, allow: ["GET /a"]}`), "socket is one of"},
+		"another daemon":   {asking(`{socket: dockr, allow: ["GET /a"]}`), "socket must be one of docker, incus, podman"},
+		"a path":           {asking(`{socket: /var/run/docker.sock, allow: ["GET /a"]}`), "socket must be one of"},
 		"a change":         {asking(`{socket: docker, allow: ["POST /containers/create"]}`), ":11:59: route"},
-		"a file":           {asking(`{socket: docker, allow: ["GET /containers/{id}/archive?path"]}`), "does more than look"},
+		"a file":           {asking(`{socket: docker, allow: ["GET /containers/{id}/archive?path"]}`), "does more than read"},
 		"a list":           {asking(`[a]`), "api"},
 		"side effects":     {asking(someAPI, "sideEffectClass: readOnly", "sideEffectClass: none"), "sideEffectClass none contradicts api"},
 		"that changes":     {asking(someAPI, "sideEffectClass: readOnly\n    reversibility: readOnly", "sideEffectClass: mutating\n    reversibility: reversible"), "sideEffectClass mutating contradicts api"},
@@ -92,7 +92,7 @@ func TestAPIRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Parse("pack.yaml", []byte(asking(someAPI))); err == nil || !strings.Contains(err.Error(), "api is for built-in packs") {
+	if _, err := Parse("pack.yaml", []byte(asking(someAPI))); err == nil || !strings.Contains(err.Error(), "api is only for built-in packs") {
 		t.Errorf("not built in: %v", err)
 	}
 }

@@ -335,7 +335,7 @@ func readPattern(text string, s *schema) (p pattern, wrong string) {
 		}
 	}
 	if len(p.words) == 0 {
-		return p, "it wants a program"
+		return p, "it needs a program"
 	}
 	return p, ""
 }
@@ -355,11 +355,11 @@ func (p *pattern) readOption(item string, s *schema) string {
 	in := s.props[o.input]
 	switch {
 	case slices.ContainsFunc(o.names, func(n string) bool { return len(n) < 2 || n[0] != '-' }):
-		return "an option begins with a dash"
+		return "an option must begin with a dash"
 	case o.input == "_":
 		o.input, o.value = "", true
 	case o.input != "" && in == nil:
-		return "no input is called " + safeText(o.input)
+		return "there is no input " + safeText(o.input)
 	case o.input != "":
 		o.value = o.is == "" && !in.hasOnlyTypes("boolean")
 	}
@@ -381,7 +381,7 @@ func (p *pattern) readOperand(item string, s *schema) string {
 	switch in := s.props[name]; {
 	case name == "_":
 	case in == nil:
-		return "no input is called " + safeText(name)
+		return "there is no input " + safeText(name)
 	default:
 		o.list = in.hasOnlyTypes("array")
 	}

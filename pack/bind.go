@@ -73,14 +73,14 @@ func (m *Capability) Bind(input map[string]any, paths map[string]string,
 		}
 	}
 	if w.total > maxTotal {
-		return nil, m.invalidError("the arguments have %d bytes together, more than %d", w.total, maxTotal)
+		return nil, m.invalidError("the arguments have %d bytes in total, more than %d", w.total, maxTotal)
 	}
 	return w.args, m.checkDeniedArgs(w.args)
 }
 
 func (m *Capability) notShownError(look int) error {
-	return bailey.Invalid.Errorf("see that what the inputs name is there, once",
-		"command line %d of the preview did not show what would be passed", look+1)
+	return bailey.Invalid.Errorf("make sure that the input names exactly one existing thing",
+		"command line %d of the preview did not show the value to be passed", look+1)
 }
 
 func (m *Capability) bindOf(at int) *parsedBind {
@@ -158,14 +158,14 @@ func (r *reader) readBinds(owner, n ast.Node, m *manifest, s *schema, p *preview
 	if n == nil {
 		for _, line := range p.Looks {
 			if slices.ContainsFunc(line, shownWord().MatchString) {
-				r.AddFault(owner, "{{ shown }} wants a bind that says what that is")
+				r.AddFault(owner, "{{ shown }} needs a bind that says what it is")
 			}
 		}
 		return nil
 	}
 	items := r.Items(n, "bind")
 	if len(items) == 0 || len(items) > maxBinds {
-		r.AddFault(n, "bind wants one to %d arguments, found %d", maxBinds, len(items))
+		r.AddFault(n, "bind must have one to %d arguments, not %d", maxBinds, len(items))
 		return nil
 	}
 	for _, item := range items {
@@ -187,13 +187,13 @@ func (r *reader) readBinds(owner, n ast.Node, m *manifest, s *schema, p *preview
 		}
 		b := parsedBind{at: r.findArgument(argumentAt, d.Argument, m, s), look: int(d.Look) - 1}
 		if b.look >= len(p.Looks) {
-			r.AddFault(lookAt, "look %d is none: the preview has %d", d.Look, len(p.Looks))
+			r.AddFault(lookAt, "look %d is invalid: the preview has %d", d.Look, len(p.Looks))
 		}
 		if slices.ContainsFunc(list, func(o parsedBind) bool { return o.at == b.at }) {
 			r.AddFault(argumentAt, "bind has the argument %q twice", strictyaml.Clip(d.Argument))
 		}
 		if len(list) == 0 && b.look < len(p.Looks) && slices.ContainsFunc(p.Looks[b.look], shownWord().MatchString) {
-			r.AddFault(lookAt, "look %d would follow itself", d.Look)
+			r.AddFault(lookAt, "look %d would depend on itself", d.Look)
 		}
 		b.pattern = r.compileWhole(patternAt, d.Pattern)
 		b.as = r.readShownTemplate(asAt, d.As, s)
@@ -207,14 +207,14 @@ func (r *reader) readBinds(owner, n ast.Node, m *manifest, s *schema, p *preview
 func (r *reader) findArgument(n ast.Node, text string, m *manifest, s *schema) int {
 	at := slices.Index(m.Backend.Args, text)
 	if at < 0 || slices.Contains(m.Backend.Args[at+1:], text) {
-		r.AddFault(n, "argument wants one of the backend's args as it stands there, once; %q is none",
+		r.AddFault(n, "argument must be exactly one of the backend's args; %q is not",
 			strictyaml.Clip(text))
 		return -1
 	}
 	// faults in args are already reported there
 	for _, p := range (&reader{File: &strictyaml.File{Format: &manifestFormat}}).readTemplate(n, text).parts {
 		if in := s.props[p.input]; in != nil && p.flag == "" && (len(in.Type) == 0 || in.hasType("array")) {
-			r.AddFault(n, "input.%s may be a list, and one argument is bound", strictyaml.Clip(p.input))
+			r.AddFault(n, "input.%s may be a list, but only one argument can be bound", strictyaml.Clip(p.input))
 		}
 	}
 	return at
@@ -227,15 +227,15 @@ func (r *reader) compileWhole(n ast.Node, pattern string) *regexp.Regexp {
 	case len(pattern) > maxPattern:
 		r.AddFault(n, "pattern has %d bytes, more than %d", len(pattern), maxPattern)
 	case err != nil:
-		r.AddFault(n, "pattern is not a regular expression that RE2 reads: %s", safeText(err.Error()))
+		r.AddFault(n, "pattern is not an RE2 regular expression: %s", safeText(err.Error()))
 	case alone.NumSubexp() != 1:
-		r.AddFault(n, "pattern wants one group, which is what was shown; found %d", alone.NumSubexp())
+		r.AddFault(n, "pattern must have one group, for the shown value, not %d", alone.NumSubexp())
 	default:
 		whole, err := regexp.Compile(`\A(?:` + pattern + `)\z`)
 		if err == nil {
 			return whole
 		}
-		r.AddFault(n, "pattern is not a regular expression that RE2 reads: %s", safeText(err.Error()))
+		r.AddFault(n, "pattern is not an RE2 regular expression: %s", safeText(err.Error()))
 	}
 	return nil
 }
@@ -257,7 +257,7 @@ func (r *reader) readCommandLine(n ast.Node, args []string, s *schema) (elements
 func (r *reader) readShownTemplate(n ast.Node, text string, s *schema) (e argTemplate) {
 	where := shownWord().FindAllStringIndex(text, -1)
 	if len(where) != 1 {
-		r.AddFault(n, "an argument has {{ shown }} once, found %d", len(where))
+		r.AddFault(n, "an argument must have {{ shown }} once, not %d times", len(where))
 		return e
 	}
 	before := len(r.Faults)

@@ -90,11 +90,11 @@ func ReadBundle(data []byte) (*Bundle, error) {
 	for i := range b.Files {
 		f := &b.Files[i]
 		if f.Size > len(rest) {
-			return nil, bundleError("the bundle is cut off: %s has %d of its %d bytes", f.Path, len(rest), f.Size)
+			return nil, bundleError("the bundle is truncated: %s has %d of its %d bytes", f.Path, len(rest), f.Size)
 		}
 		f.bytes, rest = rest[:f.Size:f.Size], rest[f.Size:]
 		if sumOf(f.bytes) != f.SHA256 {
-			return nil, bundleError("%s is not the file that the index names: its bytes were changed", f.Path)
+			return nil, bundleError("%s does not match the index: its bytes were changed", f.Path)
 		}
 	}
 	if len(rest) > 0 {
@@ -106,10 +106,10 @@ func ReadBundle(data []byte) (*Bundle, error) {
 // readIndex reads the index and the signature, but not the contents of the files.
 func readIndex(data []byte) (b *Bundle, rest []byte, err error) {
 	if what := archiveKind(data); what != "" {
-		return nil, nil, bundleError("this is %s, and no bundle", what)
+		return nil, nil, bundleError("this is %s, not a bundle", what)
 	}
 	if len(data) > MaxBundle {
-		return nil, nil, bundleError("a bundle is at most %d bytes", MaxBundle)
+		return nil, nil, bundleError("a bundle can have at most %d bytes", MaxBundle)
 	}
 	head := data[:min(len(data), maxIndex)]
 	index, _, ended := bytes.Cut(head, []byte("\n\n"))
@@ -125,7 +125,7 @@ func readIndex(data []byte) (b *Bundle, rest []byte, err error) {
 		return nil, nil, err
 	}
 	if b.index != indexOf(b.Name, b.Version, b.Files) {
-		return nil, nil, bundleError("the index is not written in the one way there is")
+		return nil, nil, bundleError("the index is not in canonical form")
 	}
 	b.Digest = sumOf([]byte(b.index))
 	return b, rest, nil
@@ -140,13 +140,13 @@ func (b *Bundle) readSignature(rest []byte) ([]byte, error) {
 		if end < 0 || end > maxIndex || !keyName().MatchString(name) || err != nil ||
 			len(sum) != noteHash+ed25519.SignatureSize ||
 			string(line[:end]) != name+" "+base64.StdEncoding.EncodeToString(sum) {
-			return nil, bundleError("the signature's line cannot be read")
+			return nil, bundleError("cannot parse the signature's line")
 		}
 		b.Signer, b.signature = name, "— "+name+" "+code+"\n"
 		rest = line[end+1:]
 	}
 	if len(rest) == 0 || rest[0] != '\n' {
-		return nil, bundleError("behind the index stands neither one signature nor an empty line")
+		return nil, bundleError("after the index there must be one signature or an empty line")
 	}
 	return rest[1:], nil
 }
@@ -156,7 +156,7 @@ func (b *Bundle) readLines(lines []string) error {
 		return bundleError("the first line is not %s", bundleFormat)
 	}
 	if len(lines) < 3 || len(lines) > 2+maxFiles {
-		return bundleError("a bundle has from 1 to %d files, this one %d", maxFiles, max(0, len(lines)-2))
+		return bundleError("a bundle must have from 1 to %d files, not %d", maxFiles, max(0, len(lines)-2))
 	}
 	var err error
 	b.Name, b.Version, _ = strings.Cut(lines[1], " ")
@@ -169,7 +169,7 @@ func (b *Bundle) readLines(lines []string) error {
 			return err
 		}
 		if i > 0 && f.Path <= b.Files[i-1].Path {
-			return bundleError("%s stands twice in the index, or out of order", f.Path)
+			return bundleError("%s is twice in the index, or out of order", f.Path)
 		}
 		b.Files = append(b.Files, f)
 	}
@@ -180,23 +180,23 @@ func (b *Bundle) readLines(lines []string) error {
 func readFile(line string) (f File, err error) {
 	words := strings.SplitN(line, " ", 4)
 	if len(words) != 4 {
-		return f, bundleError("the index has the line \"%s\", which is none", safeText(line))
+		return f, bundleError("the index has the malformed line \"%s\"", safeText(line))
 	}
 	f = File{Path: words[3], SHA256: words[2]}
 	if err := checkBundlePath(f.Path); err != nil {
 		return f, err
 	}
 	if words[0] != onlyMode {
-		return f, bundleError("%s has the mode %s: a bundle has plain files of mode %s alone, and no links", f.Path,
+		return f, bundleError("%s has the mode %s, but a bundle must have only regular files of mode %s", f.Path,
 			safeText(words[0]), onlyMode)
 	}
 	if f.Size, err = strconv.Atoi(words[1]); err != nil || f.Size < 0 || f.Size > maxBundleFile {
-		return f, bundleError("%s has the size %s: a file is at most %d bytes", f.Path, safeText(words[1]),
+		return f, bundleError("%s has the size %s, but a file may have at most %d bytes", f.Path, safeText(words[1]),
 			maxBundleFile)
 	}
 	if raw, err := hex.DecodeString(f.SHA256); err != nil || len(raw) != sha256.Size ||
 		hex.EncodeToString(raw) != f.SHA256 {
-		return f, bundleError("%s has no SHA-256 in small letters of hex", f.Path)
+		return f, bundleError("%s has no SHA-256 in lower case hex", f.Path)
 	}
 	return f, nil
 }
@@ -213,7 +213,7 @@ func checkFiles(files []File) error {
 			}
 			above := f.Path[:i]
 			if other, ok := spelt[strings.ToLower(above)]; ok && other != above {
-				return bundleError("%s and %s differ in case alone", other, above)
+				return bundleError("%s and %s differ only in case", other, above)
 			}
 			if whole[above] {
 				return bundleError("%s is a file, and %s is below it", above, f.Path)
@@ -224,7 +224,7 @@ func checkFiles(files []File) error {
 	}
 	switch {
 	case size > MaxBundle:
-		return bundleError("the files are %d bytes together; a bundle is at most %d", size, MaxBundle)
+		return bundleError("the files have %d bytes in total, but a bundle can have at most %d", size, MaxBundle)
 	case !whole[ManifestName]:
 		return bundleError("it has no %s", ManifestName)
 	}
@@ -235,7 +235,7 @@ func checkFiles(files []File) error {
 func checkBundlePath(path string) error {
 	segments := strings.Split(path, "/")
 	if len(path) > maxPath || slices.ContainsFunc(segments, func(s string) bool { return !pathSegment().MatchString(s) }) {
-		return bundleError("\"%s\" cannot be the name of a file in a bundle: letters, digits, _, - and . within, parted by /, below the pack's directory", safeText(path))
+		return bundleError("\"%s\" cannot be the name of a file in a bundle: use letters, digits, _, - and . inside, separated by /, below the pack's directory", safeText(path))
 	}
 	return nil
 }
@@ -247,7 +247,7 @@ func checkNameVersion(name, v string) error {
 	case !packName().MatchString(name):
 		return bundleError("a bundle cannot have the name \"%s\"", safeText(name))
 	case !version().MatchString(v) || semver.Canonical("v"+v) != "v"+v:
-		return bailey.Invalid.Errorf("write MAJOR.MINOR.PATCH, as in 1.0.0 or 1.1.0-rc.1: it has to be known which of two is newer",
+		return bailey.Invalid.Errorf("write MAJOR.MINOR.PATCH, for example 1.0.0 or 1.1.0-rc.1, so that versions can be ordered",
 			"a bundle cannot have the version \"%s\"", safeText(v))
 	}
 	return nil
@@ -288,7 +288,7 @@ func sumOf(data []byte) string {
 }
 
 func bundleError(format string, args ...any) error {
-	return bailey.Invalid.New(fmt.Sprintf(format, args...), "get the bundle anew; bailey pack bundle DIR makes one")
+	return bailey.Invalid.New(fmt.Sprintf(format, args...), "get the bundle again; bailey pack bundle DIR creates one")
 }
 
 // MakeBundle returns an unsigned bundle of all files below fsys, with the name and version of the manifest. The
@@ -300,7 +300,7 @@ func MakeBundle(fsys fs.FS) ([]byte, error) {
 	}
 	i := slices.IndexFunc(files, func(f File) bool { return f.Path == ManifestName })
 	if i < 0 {
-		return nil, bailey.Invalid.New("the directory has no "+ManifestName, "bailey pack scaffold NAME writes one")
+		return nil, bailey.Invalid.New("the directory has no "+ManifestName, "bailey pack scaffold NAME creates one")
 	}
 	p, err := Parse(ManifestName, files[i].bytes)
 	if err != nil {
@@ -324,11 +324,11 @@ func filesOf(fsys fs.FS) (files []File, err error) {
 		case err != nil || path == ".":
 			return err
 		case checkBundlePath(path) != nil:
-			return bundleInputError("%s cannot be part of a bundle by its name", safeText(path))
+			return bundleInputError("%s is not a valid name of a file in a bundle", safeText(path))
 		case d.IsDir():
 			return nil
 		case !d.Type().IsRegular():
-			return bundleInputError("%s is no plain file", path)
+			return bundleInputError("%s is not a regular file", path)
 		case len(files) == maxFiles:
 			return bundleInputError("there are more than %d files", maxFiles)
 		}
@@ -358,5 +358,5 @@ func fileOf(fsys fs.FS, path string) (f File, err error) {
 
 func bundleInputError(format string, args ...any) error {
 	return bailey.Invalid.New(fmt.Sprintf(format, args...),
-		"a bundle holds pack.yaml and what belongs to it, as README.md and LICENSE: keep the pack in a directory of its own")
+		"keep the pack in its own directory: a bundle contains pack.yaml and its files, for example README.md and LICENSE")
 }

@@ -25,5 +25,5 @@ func ExampleVerify() {
 	// demo 1.0.0 author <nil>
 	// README.md 16
 	// pack.yaml 453
-	// README.md is not the file that the index names: its bytes were changed
+	// README.md does not match the index: its bytes were changed
 }

@@ -34,8 +34,8 @@ func (k Key) ID() string {
 func ParseKey(text string) (Key, error) {
 	text = strings.TrimSuffix(text, "\n")
 	if strings.HasPrefix(text, "PRIVATE+KEY+") {
-		return Key{}, bailey.Invalid.New("this is a private key, and the public one is wanted",
-			"it is the file NAME.pub beside it; a private key goes to nobody")
+		return Key{}, bailey.Invalid.New("this is a private key, but a public one is needed",
+			"use the file NAME.pub beside it; keep the private key secret")
 	}
 	v, err := note.NewVerifier(text)
 	k := Key{Text: text, verifier: v}
@@ -45,8 +45,8 @@ func ParseKey(text string) (Key, error) {
 	// Package note also accepts other spellings of a key.
 	if err != nil || !keyName().MatchString(k.Name) || !strings.HasPrefix(text, k.ID()+"+") ||
 		strings.ContainsFunc(text, unicode.IsSpace) {
-		return Key{}, bailey.Invalid.New("this is no public key of a pack's author",
-			"it is one line, NAME+HASH+BASE64: the file NAME.pub that bailey pack keygen NAME writes")
+		return Key{}, bailey.Invalid.New("this is not a public key of a pack's author",
+			"use one line, NAME+HASH+BASE64: the file NAME.pub that bailey pack keygen NAME writes")
 	}
 	return k, nil
 }
@@ -54,7 +54,7 @@ func ParseKey(text string) (Key, error) {
 // GenerateKey returns a new private key for [Sign] and its public key, each as a line without newline.
 func GenerateKey(name string) (private, public string, err error) {
 	if !keyName().MatchString(name) {
-		return "", "", bailey.Invalid.Errorf("small letters, digits, . and -, at most 64",
+		return "", "", bailey.Invalid.Errorf("use lower case letters, digits, . and -, at most 64",
 			"a key cannot have the name \"%s\"", safeText(name))
 	}
 	return note.GenerateKey(rand.Reader, name)
@@ -67,13 +67,13 @@ func Sign(data []byte, private string) ([]byte, error) {
 		return nil, err
 	}
 	if b.Signer != "" {
-		return nil, bailey.Conflict.New("the bundle is signed already, by "+b.Signer,
-			"bailey pack bundle DIR makes one without a signature")
+		return nil, bailey.Conflict.New("the bundle is already signed, by "+b.Signer,
+			"run bailey pack bundle DIR to create one without a signature")
 	}
 	s, err := note.NewSigner(strings.TrimSuffix(private, "\n"))
 	if err != nil || !keyName().MatchString(s.Name()) {
-		return nil, bailey.Invalid.New("this is no private key for bundles",
-			"it is the file NAME.key that bailey pack keygen NAME writes")
+		return nil, bailey.Invalid.New("this is not a private key for bundles",
+			"use the file NAME.key that bailey pack keygen NAME writes")
 	}
 	signed, err := note.Sign(&note.Note{Text: b.index}, s)
 	if err != nil {
@@ -108,7 +108,7 @@ func Verify(data []byte, keys []Key) (*Verified, error) {
 
 func (b *Bundle) signedBy(keys []Key) (Key, error) {
 	if b.signature == "" {
-		return Key{}, bailey.Denied.Errorf("bailey pack sign BUNDLE --key FILE signs it; a directory of your own goes with bailey pack install --dev DIR",
+		return Key{}, bailey.Denied.Errorf("run bailey pack sign BUNDLE --key FILE to sign it; for a directory of your own use bailey pack install --dev DIR",
 			"the bundle of %s %s is not signed", b.Name, b.Version)
 	}
 	for _, k := range keys {
@@ -126,7 +126,7 @@ func (b *Bundle) signedBy(keys []Key) (Key, error) {
 			known = "it is not by " + k.ID() + ", or not of this index"
 		}
 	}
-	return Key{}, bailey.Denied.Errorf("bailey pack trust FILE trusts an author's key, once you have it from them; otherwise do not use this bundle",
+	return Key{}, bailey.Denied.Errorf("run bailey pack trust FILE to trust an author's key, after you got it from them; otherwise do not use this bundle",
 		"the signature of %s %s claims to be by %s: %s", b.Name, b.Version, b.Signer, known)
 }
 
@@ -147,7 +147,7 @@ func (v *Verified) Pack(file string) (*Pack, error) {
 		return nil, err
 	}
 	if p.Name != v.Name || p.Version != v.Version {
-		return nil, bundleError("the index says %s %s, and %s says %s %s", v.Name, v.Version, ManifestName, p.Name,
+		return nil, bundleError("the index has %s %s, but %s has %s %s", v.Name, v.Version, ManifestName, p.Name,
 			p.Version)
 	}
 	for _, c := range p.Capabilities {

@@ -112,43 +112,43 @@ func TestTamperedBundles(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"a byte of a file":          {swap("Counts.", "counts."), "README.md is not the file that the index names"},
-		"a byte of the manifest":    {swap("command: wc", "command: sh"), "pack.yaml is not the file that the index names"},
+		"a byte of a file":          {swap("Counts.", "counts."), "README.md does not match the index"},
+		"a byte of the manifest":    {swap("command: wc", "command: sh"), "pack.yaml does not match the index"},
 		"a file, its hash too":      {swap(line("README.md", readme), line("README.md", strings.ToUpper(readme))), "or not of this index"},
 		"the version":               {swap("demo 1.0.0\n", "demo 9.0.0\n"), "or not of this index"},
 		"the name":                  {swap("demo 1.0.0\n", "other 1.0.0\n"), "or not of this index"},
 		"a file's name":             {swap(" README.md\n", " README.mD\n"), "or not of this index"},
 		"a file less":               {swap(line("README.md", readme), ""), "or not of this index"},
 		"a file more":               {swap(line("pack.yaml", yaml), line("a", "")+line("pack.yaml", yaml)), "or not of this index"},
-		"the order of lines":        {swap(line("README.md", readme)+line("pack.yaml", yaml), line("pack.yaml", yaml)+line("README.md", readme)), "README.md stands twice in the index, or out of order"},
-		"the order of bytes":        {swap(readme+yaml, yaml+readme), "README.md is not the file"},
-		"cut off":                   {[]byte(good[:len(good)-1]), "the bundle is cut off: pack.yaml has"},
+		"the order of lines":        {swap(line("README.md", readme)+line("pack.yaml", yaml), line("pack.yaml", yaml)+line("README.md", readme)), "README.md is twice in the index, or out of order"},
+		"the order of bytes":        {swap(readme+yaml, yaml+readme), "README.md does not match"},
+		"cut off":                   {[]byte(good[:len(good)-1]), "the bundle is truncated: pack.yaml has"},
 		"cut in the index":          {[]byte(good[:60]), "does not end"},
 		"nothing":                   {nil, "does not end"},
-		"bytes behind it":           {[]byte(good + "x"), "1 bytes follow the last file, pack.yaml"},
+		"followed by other bytes":   {[]byte(good + "x"), "1 bytes follow the last file, pack.yaml"},
 		"bytes before it":           {[]byte("\n" + good), "the first line is not"},
 		"two bundles":               {[]byte(good + good), "bytes follow the last file"},
 		"no signature":              {vector(t, "unsigned.baileypack"), "is not signed"},
 		"another's signature":       {vector(t, "by-stranger.baileypack"), "claims to be by stranger: no trusted key has that name"},
 		"another's under this name": {vector(t, "by-namesake.baileypack"), "claims to be by author: it is not by"},
 		"of another bundle":         {[]byte(strings.Replace(good, signatureOf(t, good), signatureOf(t, string(vector(t, "demo-0.9.0.baileypack"))), 1)), "or not of this index"},
-		"two signatures":            {swap(signatureOf(t, good), signatureOf(t, good)+signatureOf(t, good)), "neither one signature nor an empty line"},
-		"a signature spelt anew":    {swap("=\n\n", "\n\n"), "signature's line cannot be read"},
-		"spaces before a signature": {swap("— author ", "— author  "), "signature's line cannot be read"},
+		"two signatures":            {swap(signatureOf(t, good), signatureOf(t, good)+signatureOf(t, good)), "must be one signature or an empty line"},
+		"a signature spelt anew":    {swap("=\n\n", "\n\n"), "cannot parse the signature's line"},
+		"spaces before a signature": {swap("— author ", "— author  "), "cannot parse the signature's line"},
 
-		"an empty signature": {swap(signatureOf(t, good), "— author\n"), "signature's line cannot be read"},
-		"a short signature":  {swap(signatureOf(t, good), "— author AAAA\n"), "signature's line cannot be read"},
+		"an empty signature": {swap(signatureOf(t, good), "— author\n"), "cannot parse the signature's line"},
+		"a short signature":  {swap(signatureOf(t, good), "— author AAAA\n"), "cannot parse the signature's line"},
 
 		// All following bundles are signed with a trusted key.
-		"a path twice":           {sign(head+line("pack.yaml", yaml)+line("pack.yaml", yaml), yaml+yaml), "pack.yaml stands twice"},
-		"out of order":           {sign(head+line("pack.yaml", yaml)+line("README.md", readme), yaml+readme), "README.md stands twice in the index, or out of order"},
-		"case twins":             {sign(head+line("README.MD", "x")+line("README.md", "y")+line("pack.yaml", yaml), "xy"+yaml), "README.MD and README.md differ in case alone"},
-		"case twins of folders":  {sign(head+line("A/x", "x")+line("a/y", "y")+line("pack.yaml", yaml), "xy"+yaml), "A and a differ in case alone"},
+		"a path twice":           {sign(head+line("pack.yaml", yaml)+line("pack.yaml", yaml), yaml+yaml), "pack.yaml is twice in the index"},
+		"out of order":           {sign(head+line("pack.yaml", yaml)+line("README.md", readme), yaml+readme), "README.md is twice in the index, or out of order"},
+		"case twins":             {sign(head+line("README.MD", "x")+line("README.md", "y")+line("pack.yaml", yaml), "xy"+yaml), "README.MD and README.md differ only in case"},
+		"case twins of folders":  {sign(head+line("A/x", "x")+line("a/y", "y")+line("pack.yaml", yaml), "xy"+yaml), "A and a differ only in case"},
 		"below a file":           {sign(head+line("a", "x")+line("a/b", "y")+line("pack.yaml", yaml), "xy"+yaml), "a is a file, and a/b is below it"},
 		"no manifest":            {sign(head+line("README.md", readme), readme), "it has no pack.yaml"},
 		"a manifest elsewhere":   {sign(head+line("sub/pack.yaml", yaml), yaml), "it has no pack.yaml"},
-		"no files":               {sign(head, ""), "a bundle has from 1 to 64 files, this one 0"},
-		"many files":             {sign(head+many+line("pack.yaml", yaml), yaml), "a bundle has from 1 to 64 files, this one 65"},
+		"no files":               {sign(head, ""), "a bundle must have from 1 to 64 files, not 0"},
+		"many files":             {sign(head+many+line("pack.yaml", yaml), yaml), "a bundle must have from 1 to 64 files, not 65"},
 		"upwards":                {manifest("../x"), "\"../x\" cannot be the name of a file"},
 		"upwards within":         {manifest("a/../../x"), "cannot be the name of a file"},
 		"absolute":               {manifest("/etc/x"), "cannot be the name of a file"},
@@ -163,14 +163,14 @@ func TestTamperedBundles(t *testing.T) {
 		"a long name":            {manifest(strings.Repeat("a/", 100) + "x"), "cannot be the name of a file"},
 		"a mode":                 {sign(strings.Replace(head+line("pack.yaml", yaml), "0644", "0755", 1), yaml), "pack.yaml has the mode 0755"},
 		"setuid":                 {sign(strings.Replace(head+line("pack.yaml", yaml), "0644", "4755", 1), yaml), "pack.yaml has the mode 4755"},
-		"a link":                 {sign(head+strings.Replace(line("a", "/etc/passwd"), "0644", "120777", 1)+line("pack.yaml", yaml), "/etc/passwd"+yaml), "a has the mode 120777: a bundle has plain files of mode 0644 alone, and no links"},
+		"a link":                 {sign(head+strings.Replace(line("a", "/etc/passwd"), "0644", "120777", 1)+line("pack.yaml", yaml), "/etc/passwd"+yaml), "a has the mode 120777, but a bundle must have only regular files of mode 0644"},
 		"a size bomb":            {sign(head+"0644 99999999999 "+sumOf(nil)+" a\n"+line("pack.yaml", yaml), yaml), "a has the size 99999999999"},
 		"a size overflow":        {sign(head+"0644 99999999999999999999999 "+sumOf(nil)+" a\n"+line("pack.yaml", yaml), yaml), "a has the size"},
 		"a negative size":        {sign(head+"0644 -1 "+sumOf(nil)+" a\n"+line("pack.yaml", yaml), yaml), "a has the size -1"},
-		"a size spelt anew":      {sign(strings.Replace(head+line("pack.yaml", yaml), "0644 ", "0644 0", 1), yaml), "not written in the one way"},
+		"a size spelt anew":      {sign(strings.Replace(head+line("pack.yaml", yaml), "0644 ", "0644 0", 1), yaml), "not in canonical form"},
 		"a hash in capitals":     {sign(head+strings.ToUpper(strings.TrimSuffix(line("", yaml), " \n"))+" pack.yaml\n", yaml), "pack.yaml has no SHA-256"},
 		"a hash cut":             {sign(head+"0644 0 abcd a\n"+line("pack.yaml", yaml), yaml), "a has no SHA-256"},
-		"large files together":   {sign(head+large(9)+line("pack.yaml", yaml), yaml), "bytes together"},
+		"large files together":   {sign(head+large(9)+line("pack.yaml", yaml), yaml), "bytes in total"},
 		"an index that is long":  {sign(head+strings.Repeat("x", maxIndex)+"\n", ""), "does not end within"},
 		"another format":         {sign(strings.Replace(head, "v1", "v2", 1)+line("pack.yaml", yaml), yaml), "the first line is not bailey.pack/v1"},
 		"a checkpoint":           {sign("bailey.pack/v1\n7\nAAAA\n", ""), "cannot have the name \"7\""},
@@ -178,12 +178,12 @@ func TestTamperedBundles(t *testing.T) {
 		"a version with a build": {sign(bundleFormat+"\ndemo 1.0.0+x\n"+line("pack.yaml", yaml), yaml), "a bundle cannot have the version"},
 		"a name upwards":         {sign(bundleFormat+"\n../demo 1.0.0\n"+line("pack.yaml", yaml), yaml), "cannot have the name"},
 
-		"a zip":             {zipped(t), "this is a zip archive, and no bundle"},
+		"a zip":             {zipped(t), "this is a zip archive, not a bundle"},
 		"an empty zip":      {[]byte("PK\x05\x06" + strings.Repeat("\x00", 18)), "this is a zip archive"},
 		"a zip behind it":   {append([]byte(good), zipped(t)...), "bytes follow the last file, pack.yaml"},
-		"a tar":             {tarred(t), "this is a tar archive, and no bundle"},
-		"a gzip of it":      {gzipped(t, good), "this is a gzip file, and no bundle"},
-		"more than a whole": {bytes.Repeat([]byte("x"), MaxBundle+1), "a bundle is at most"},
+		"a tar":             {tarred(t), "this is a tar archive, not a bundle"},
+		"a gzip of it":      {gzipped(t, good), "this is a gzip file, not a bundle"},
+		"more than a whole": {bytes.Repeat([]byte("x"), MaxBundle+1), "a bundle can have at most"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, err := Verify(c.data, []Key{vectorKey(t, "author.pub")})
@@ -253,8 +253,8 @@ func gzipped(t *testing.T, s string) []byte {
 func TestBundleNamesItsPack(t *testing.T) {
 	yaml := string(vector(t, "demo/pack.yaml"))
 	for index, want := range map[string]string{
-		bundleFormat + "\nother 1.0.0\n": "the index says other 1.0.0, and pack.yaml says demo 1.0.0",
-		bundleFormat + "\ndemo 2.0.0\n":  "the index says demo 2.0.0, and pack.yaml says demo 1.0.0",
+		bundleFormat + "\nother 1.0.0\n": "the index has other 1.0.0, but pack.yaml has demo 1.0.0",
+		bundleFormat + "\ndemo 2.0.0\n":  "the index has demo 2.0.0, but pack.yaml has demo 1.0.0",
 	} {
 		v, err := Verify(forged(t, index+line("pack.yaml", yaml), yaml), []Key{vectorKey(t, "author.pub")})
 		if err != nil {
@@ -269,15 +269,15 @@ func TestBundleNamesItsPack(t *testing.T) {
 func TestMakeBundleRefuses(t *testing.T) {
 	yaml := &fstest.MapFile{Data: vector(t, "demo/pack.yaml")}
 	for want, fsys := range map[string]fs.FS{
-		"has no pack.yaml":                       fstest.MapFS{"README.md": yaml},
-		"link is no plain file":                  fstest.MapFS{"pack.yaml": yaml, "link": {Mode: fs.ModeSymlink}},
-		"pipe is no plain file":                  fstest.MapFS{"pack.yaml": yaml, "pipe": {Mode: fs.ModeNamedPipe}},
-		".git cannot be part":                    fstest.MapFS{"pack.yaml": yaml, ".git/config": yaml},
-		"big is larger than":                     fstest.MapFS{"pack.yaml": yaml, "big": {Data: make([]byte, maxBundleFile+1)}},
-		"differ in case alone":                   fstest.MapFS{"pack.yaml": yaml, "a": yaml, "A": yaml},
-		"a bundle is at most 8388608 bytes":      fstest.MapFS{"pack.yaml": yaml, "a": huge(), "b": huge(), "c": huge(), "d": huge(), "e": huge(), "f": huge(), "g": huge(), "h": huge()},
-		"a bundle cannot have the version \"1\"": fstest.MapFS{"pack.yaml": {Data: bytes.Replace(yaml.Data, []byte("1.0.0"), []byte("'1'"), 1)}},
-		"pack.yaml:2:":                           fstest.MapFS{"pack.yaml": {Data: bytes.Replace(yaml.Data, []byte("version"), []byte("vershun"), 1)}},
+		"has no pack.yaml":                        fstest.MapFS{"README.md": yaml},
+		"link is not a regular file":              fstest.MapFS{"pack.yaml": yaml, "link": {Mode: fs.ModeSymlink}},
+		"pipe is not a regular file":              fstest.MapFS{"pack.yaml": yaml, "pipe": {Mode: fs.ModeNamedPipe}},
+		".git is not a valid name":                fstest.MapFS{"pack.yaml": yaml, ".git/config": yaml},
+		"big is larger than":                      fstest.MapFS{"pack.yaml": yaml, "big": {Data: make([]byte, maxBundleFile+1)}},
+		"differ only in case":                     fstest.MapFS{"pack.yaml": yaml, "a": yaml, "A": yaml},
+		"a bundle can have at most 8388608 bytes": fstest.MapFS{"pack.yaml": yaml, "a": huge(), "b": huge(), "c": huge(), "d": huge(), "e": huge(), "f": huge(), "g": huge(), "h": huge()},
+		"a bundle cannot have the version \"1\"":  fstest.MapFS{"pack.yaml": {Data: bytes.Replace(yaml.Data, []byte("1.0.0"), []byte("'1'"), 1)}},
+		"pack.yaml:2:":                            fstest.MapFS{"pack.yaml": {Data: bytes.Replace(yaml.Data, []byte("version"), []byte("vershun"), 1)}},
 	} {
 		if _, err := MakeBundle(fsys); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -34,15 +34,15 @@ func (r *reader) readBackend(n ast.Node, m *manifest, at *deferredNodes) {
 		m.Isolation = Agent
 		switch {
 		case !r.builtin:
-			r.AddFault(n, "backend agent is for built-in packs: it is what an agent does by itself")
+			r.AddFault(n, "backend agent is only for built-in packs: it describes what an agent does itself")
 		case seen["command"] || seen["args"] || seen["env"] || seen["cwd"]:
-			r.AddFault(n, "backend agent runs nothing, and has neither command nor args nor env nor cwd")
+			r.AddFault(n, "backend agent runs nothing, and must not have command, args, env or cwd")
 		}
 	case "workflow":
 		m.Isolation = Workflow
 		if seen["command"] || seen["args"] || seen["env"] || seen["cwdFromInput"] || seen["cwd"] {
 			r.AddFault(n,
-				"backend workflow makes calls, and has neither command nor args nor env nor cwdFromInput nor cwd")
+				"backend workflow makes calls, and must not have command, args, env, cwdFromInput or cwd")
 		}
 	case "builtin", "mcp", "remote", "sandbox":
 		// The fields of these backends have no meaning yet. If such a pack were loaded, its manifest could not be
@@ -60,7 +60,7 @@ func (r *reader) commandField(p *string) func(ast.Node) {
 		case program().MatchString(v), path.IsAbs(v) && path.Clean(v) == v && v != "/":
 			*p = v
 		default:
-			r.AddFault(n, "command wants a program's name or its absolute path, found %q", strictyaml.Clip(v))
+			r.AddFault(n, "command must be a program's name or its absolute path, not %q", strictyaml.Clip(v))
 		}
 	}
 }
@@ -74,7 +74,7 @@ func (r *reader) readSandbox(n ast.Node, m *manifest, at *deferredNodes) {
 		"env":      r.envField(m),
 		"cache":    r.BoolField("cache", &s.Work.Cache),
 		"proc":     r.BoolField("proc", &s.Proc),
-		"syscalls": r.cannotList("a cage gives no system call back: each that it denies is a way out of it; leave syscalls empty, or run the tool in a microvm"),
+		"syscalls": r.cannotList("syscalls must be empty: each system call that a jail denies is a way out of it; or run the tool in a microvm"),
 	})
 }
 
@@ -98,7 +98,7 @@ func (r *reader) pathsField(what string, p *[]string) func(ast.Node) {
 				continue
 			}
 			if !path.IsAbs(v) || path.Clean(v) != v || v == "/" {
-				r.AddFault(item, "%s wants absolute paths without .. and not /, found %q", what, strictyaml.Clip(v))
+				r.AddFault(item, "%s must be absolute paths without .. and not /, not %q", what, strictyaml.Clip(v))
 				continue
 			}
 			*p = append(*p, v)
@@ -139,13 +139,13 @@ func (r *reader) variablesField(env map[string]string) func(ast.Node) {
 			switch {
 			case !ok:
 			case !envName().MatchString(name):
-				r.AddFault(kv.Key, "env wants names like [A-Za-z_][A-Za-z0-9_]*, found %q", strictyaml.Clip(name))
+				r.AddFault(kv.Key, "env needs names like [A-Za-z_][A-Za-z0-9_]*, not %q", strictyaml.Clip(name))
 			case twice:
 				r.AddFault(kv.Key, "env sets %s twice", name)
 			case strings.Contains(v, "{{"):
 				r.AddFault(kv.Value, "this version cannot render inputs into env: %s", name)
 			case strings.ContainsAny(v, "\n\t"):
-				r.AddFault(kv.Value, "env %s holds a tab or a newline", name)
+				r.AddFault(kv.Value, "env %s contains a tab or a newline", name)
 			default:
 				r.checkVariable(kv.Key, name)
 				env[name] = v
@@ -159,9 +159,9 @@ func (r *reader) variablesField(env map[string]string) func(ast.Node) {
 func (r *reader) checkVariable(n ast.Node, name string) {
 	switch {
 	case bailey.CageOwn(name):
-		r.AddFault(n, "%s is set by the cage itself", name)
+		r.AddFault(n, "%s is set by the jail itself", name)
 	case !r.builtin && bailey.Loads(name):
-		r.AddFault(n, "%s steers a loader or an interpreter; only built-in packs may set it", name)
+		r.AddFault(n, "%s controls a loader or an interpreter; only built-in packs may set it", name)
 	}
 }
 
@@ -171,11 +171,11 @@ func (r *reader) readPathAccess(m *manifest, at *deferredNodes, s *schema) {
 	for n, e := range r.inputPaths(at.write, "rw", m, s) {
 		switch name := e.parts[0].input; {
 		case !e.isPlaceholder():
-			r.AddFault(n, "rw wants a path input alone, as \"{{ input.x }}\", found %q", strictyaml.Clip(e.text))
+			r.AddFault(n, "rw must be only a path input, as \"{{ input.x }}\", not %q", strictyaml.Clip(e.text))
 		case slices.Contains(s0.Write, name):
 			r.AddFault(n, "rw names input.%s twice", name)
 		case m.SideEffect == None || m.SideEffect == ReadOnly:
-			r.AddFault(n, "sideEffectClass %s contradicts rw: what only looks writes nothing", m.SideEffect)
+			r.AddFault(n, "sideEffectClass %s contradicts rw: it only reads", m.SideEffect)
 		default:
 			s0.Write = append(s0.Write, name)
 		}
@@ -185,11 +185,11 @@ func (r *reader) readPathAccess(m *manifest, at *deferredNodes, s *schema) {
 		switch {
 		case len(p) != 2 || p[1].input != "" || p[1].text == "/" || path.Clean(p[1].text) != p[1].text ||
 			p[1].text[0] != '/':
-			r.AddFault(n, "hide wants a path below a path input, as \"{{ input.x }}/name\", found %q",
+			r.AddFault(n, "hide must be a path below a path input, as \"{{ input.x }}/name\", not %q",
 				strictyaml.Clip(e.text))
 		case slices.Contains(s0.Write, p[0].input):
 			r.AddFault(n,
-				"hide cannot hide what is below input.%s: the tool may write there and would make another", p[0].input)
+				"hide cannot hide files below input.%s: the tool may write there and could create another", p[0].input)
 		default:
 			s0.Hide = append(s0.Hide, inputSubpath{p[0].input, p[1].text})
 		}
@@ -198,10 +198,10 @@ func (r *reader) readPathAccess(m *manifest, at *deferredNodes, s *schema) {
 		p := e.parts
 		switch {
 		case len(p) != 2 || p[1].input != "" || p[1].text == "/" || path.Clean(p[1].text) != p[1].text || p[1].text[0] != '/':
-			r.AddFault(n, "keep wants a path below a path input, as \"{{ input.x }}/name\", found %q",
+			r.AddFault(n, "keep must be a path below a path input, as \"{{ input.x }}/name\", not %q",
 				strictyaml.Clip(e.text))
 		case !slices.Contains(s0.Write, p[0].input):
-			r.AddFault(n, "keep wants inputs that fs.rw names: input.%s is not written", p[0].input)
+			r.AddFault(n, "keep needs inputs in fs.rw: input.%s is not writable", p[0].input)
 		default:
 			s0.Keep = append(s0.Keep, inputSubpath{p[0].input, p[1].text})
 		}
@@ -227,7 +227,7 @@ func (r *reader) inputPaths(n ast.Node, what string, m *manifest,
 			}
 			if len(e.parts) == 0 || e.parts[0].def != nil || e.parts[0].flag != "" ||
 				!pathInput(s, m, e.parts[0].input) {
-				r.AddFault(item, "%s wants path inputs, as \"{{ input.x }}\", found %q", what, strictyaml.Clip(v))
+				r.AddFault(item, "%s must be path inputs, as \"{{ input.x }}\", not %q", what, strictyaml.Clip(v))
 				continue
 			}
 			if !yield(item, e) {
@@ -250,7 +250,7 @@ func (r *reader) libsField(s *sandbox) func(ast.Node) {
 	return func(n ast.Node) {
 		r.pathsField("libs", &s.Libs)(n)
 		if len(s.Libs) > 0 && !r.builtin {
-			r.AddFault(n, "only built-in packs name directories of libraries: fs.libs")
+			r.AddFault(n, "only built-in packs may name directories of libraries: fs.libs")
 		}
 	}
 }
@@ -288,15 +288,15 @@ func (r *reader) checkUncaged(n ast.Node, m *manifest, at *deferredNodes) {
 		{"proc", s.Proc},
 	} {
 		if f.there {
-			r.AddFault(at.sandbox, "isolation none contradicts %s: only a cage of ours has it", f.what)
+			r.AddFault(at.sandbox, "isolation none contradicts %s, which needs a jail", f.what)
 		}
 	}
 	if len(m.Credentials) > 0 {
 		r.AddFault(n,
-			"isolation none contradicts credentials: whatever else its user runs could read what a tool without a cage is lent")
+			"isolation none contradicts credentials: without a jail, other programs of its user could read what the tool is lent")
 	}
 	if at.preview != nil {
 		r.AddFault(at.preview,
-			"isolation none contradicts preview: it would run without a cage before anybody has said that it may")
+			"isolation none contradicts preview: it would run without a jail before the approval")
 	}
 }

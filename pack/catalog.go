@@ -41,7 +41,7 @@ func loadCatalog(fsys fs.FS, builtin bool) (*Catalog, error) {
 			return nil, parsed.err
 		}
 		if first, ok := packs[p.Name]; ok {
-			return nil, conflictError("pack %s stands in %s and in %s", p.Name, first, name)
+			return nil, conflictError("pack %s is in %s and in %s", p.Name, first, name)
 		}
 		packs[p.Name] = name
 		if err := c.addPack(p, tools); err != nil {
@@ -123,7 +123,7 @@ func (c *Catalog) Lookup(id bailey.CapabilityID) (*Capability, error) {
 	if m, ok := c.byID[string(id)]; ok {
 		return m, nil
 	}
-	hint := "bailey capabilities list shows what there is"
+	hint := "run bailey capabilities list to show the capabilities"
 	if alike := c.similarIDs(string(id)); len(alike) > 0 {
 		hint = "close matches: " + strings.Join(alike, ", ")
 	}
@@ -161,7 +161,7 @@ func (c *Catalog) With(packs ...*Pack) (*Catalog, error) {
 	}
 	for _, p := range packs {
 		if more.Pack(p.Name) != nil {
-			return nil, conflictError("there is a pack %s already", p.Name)
+			return nil, conflictError("there is already a pack %s", p.Name)
 		}
 		if err := more.addPack(p, tools); err != nil {
 			return nil, err

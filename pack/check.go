@@ -116,7 +116,7 @@ func (c *checker) toError(m *Capability) error {
 	}
 	hint := c.hint
 	if hint == "" {
-		hint = fmt.Sprintf("bailey capabilities show %s lists the inputs and their types", m.ID)
+		hint = fmt.Sprintf("run bailey capabilities show %s for the inputs and their types", m.ID)
 	}
 	return bailey.Invalid.New(strings.Join(list, "; "), hint)
 }
@@ -159,7 +159,7 @@ func (c *checker) copyValue(v any, depth int) (any, error) {
 		m := make(map[string]any, len(v))
 		for k, e := range v {
 			if what := describeHiddenChar(k, false); what != "" {
-				return nil, fmt.Errorf("has a key that holds %s", what)
+				return nil, fmt.Errorf("has a key that contains %s", what)
 			}
 			c.total += len(k)
 			var err error
@@ -169,7 +169,7 @@ func (c *checker) copyValue(v any, depth int) (any, error) {
 		}
 		return m, nil
 	}
-	return nil, fmt.Errorf("is no JSON value")
+	return nil, fmt.Errorf("is not a JSON value")
 }
 
 // convertText converts command-line text to a type of the rule. If it cannot, it returns v, and the check complains.
@@ -501,10 +501,10 @@ func (c *checker) checkNumber(at string, r *rule, v json.Number) {
 
 func (c *checker) checkElements(at string, r *rule, v []any, allow []string) {
 	if r.MinItems != nil && len(v) < *r.MinItems {
-		c.addComplaint(at, "has %d items, wants at least %d", len(v), *r.MinItems)
+		c.addComplaint(at, "has %d items, but needs at least %d", len(v), *r.MinItems)
 	}
 	if r.MaxItems != nil && len(v) > *r.MaxItems {
-		c.addComplaint(at, "has %d items, wants at most %d", len(v), *r.MaxItems)
+		c.addComplaint(at, "has %d items, but may have at most %d", len(v), *r.MaxItems)
 	}
 	for i, e := range v {
 		if c.hasEnough() {

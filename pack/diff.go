@@ -37,7 +37,7 @@ func Diff(old, now *Pack) []Change {
 				runs = jsonText(c.spec.Backend)
 			}
 			if c.Uncaged() {
-				runs += " without a cage"
+				runs += " without a jail"
 			}
 			list = append(list,
 				Change{c.ID, "new",
@@ -122,7 +122,7 @@ func (d *manifestDiff) compareEnv(was, now map[string]any) {
 // compareIsolation compares the kinds of isolation.
 func (d *manifestDiff) compareIsolation(was, now string) {
 	if now == string(Open) {
-		now += ": it runs without a cage, with all that its user may do"
+		now += ": it runs without a jail, with all rights of its user"
 	}
 	d.addChange("isolation", "%s → %s", was, now)
 }

@@ -62,9 +62,9 @@ func TestDiff(t *testing.T) {
 		{[]string{"maxLength: 9", "maxLength: 9, format: path"}, []string{"input n format: nothing → path"}},
 		{[]string{"properties: {", "properties: {m: {type: boolean}, "}, []string{`input m + {"type":"boolean"}`}},
 		{[]string{"risk: low", "risk: low\n    isolation: none", "    sandboxProfile: {network: {egress: [\"a.example.com:443\"]}, limits: {memoryMiB: 64}}\n", ""},
-			[]string{"isolation jail → none: it runs without a cage, with all that its user may do", "sandboxProfile.memoryMiB 64 → nothing"}},
+			[]string{"isolation jail → none: it runs without a jail, with all rights of its user", "sandboxProfile.memoryMiB 64 → nothing"}},
 		{[]string{"name: get", "name: put", "risk: low", "risk: low\n    isolation: none", "    sandboxProfile: {network: {egress: [\"a.example.com:443\"]}, limits: {memoryMiB: 64}}\n", ""},
-			[]string{"new sideEffectClass readOnly, risk low, reversibility readOnly, runs wget without a cage"}},
+			[]string{"new sideEffectClass readOnly, risk low, reversibility readOnly, runs wget without a jail"}},
 		{[]string{"name: get", "name: put"}, []string{"new sideEffectClass readOnly, risk low, reversibility readOnly, runs wget", "sandboxProfile.egress + a.example.com:443"}},
 	} {
 		var got []string

@@ -63,7 +63,7 @@ func (to egressEntry) endpointOf(v string) (bailey.Endpoint, error) {
 	if port == "" {
 		u, err := url.Parse(v)
 		if err != nil || u.Scheme != "https" || u.Host == "" {
-			return bailey.Endpoint{}, errors.New("is not https://, which is all that is reached")
+			return bailey.Endpoint{}, errors.New("is not https://, the only supported scheme")
 		}
 		if host, port = u.Hostname(), u.Port(); port == "" {
 			port = "443"
@@ -71,7 +71,7 @@ func (to egressEntry) endpointOf(v string) (bailey.Endpoint, error) {
 	}
 	e, err := bailey.ParseEndpoint(net.JoinHostPort(host, port))
 	if err != nil || strings.HasPrefix(e.Host, "*") {
-		return e, errors.New("names no host in the one spelling it has")
+		return e, errors.New("names no host in canonical spelling")
 	}
 	return e, nil
 }
@@ -91,7 +91,7 @@ func (r *reader) readEgress(at *deferredNodes, m *manifest, s *schema) (list []e
 	if at.egress != nil {
 		items := r.Items(at.egress, "egress")
 		if len(items) > maxEgress {
-			r.AddFault(at.egress, "egress names at most %d places, found %d", maxEgress, len(items))
+			r.AddFault(at.egress, "egress can name at most %d places, not %d", maxEgress, len(items))
 			items = nil
 		}
 		for _, item := range items {
@@ -104,17 +104,17 @@ func (r *reader) readEgress(at *deferredNodes, m *manifest, s *schema) (list []e
 		}
 		if len(list) > 0 && m.Isolation != Jail {
 			r.AddFault(at.egress,
-				"isolation %s contradicts egress: only a cage of ours has a network of names", m.Isolation)
+				"isolation %s contradicts egress, which needs a jail", m.Isolation)
 		}
 		if len(list) > 0 && m.SideEffect == None {
 			r.AddFault(at.egress,
-				"sideEffectClass none contradicts egress: what reaches the network can tell it something")
+				"sideEffectClass none contradicts egress: a tool with a network can send data")
 		}
 	}
 	for n, in := range at.inject {
 		for _, to := range in.To {
 			if !slices.Contains(m.Sandbox.Egress, to) {
-				r.AddFault(n, "inject sends a credential to %q, which network.egress does not name%s",
+				r.AddFault(n, "inject sends a credential to %q, which is not in network.egress%s",
 					strictyaml.Clip(to), strictyaml.DidYouMean(to, m.Sandbox.Egress))
 			}
 		}
@@ -143,7 +143,7 @@ func (r *reader) readDestination(n ast.Node, s *schema) (to egressEntry, text st
 	if len(p) == 0 || p[0].input == "" || p[0].def != nil || p[0].flag != "" || len(p) > 2 || len(p) == 2 &&
 		p[1].input != "" {
 		r.AddFault(n,
-			"egress wants host:port, \"{{ input.x }}\" of a url, or \"{{ input.x }}:443\" of a host, found %q", strictyaml.Clip(text))
+			"egress must be host:port, \"{{ input.x }}\" of a url, or \"{{ input.x }}:443\" of a host, not %q", strictyaml.Clip(text))
 		return to, "", false
 	}
 	to.input = p[0].input
@@ -158,9 +158,9 @@ func (r *reader) readDestination(n ast.Node, s *schema) (to egressEntry, text st
 		r.AddFault(n, "input.%s is not in the inputSchema%s", strictyaml.Clip(to.input),
 			strictyaml.DidYouMean(to.input, s.names))
 	case !in.hasOnlyTypes("string") || in.Format != format:
-		r.AddFault(n, "egress wants input.%s to be a string of format %s", strictyaml.Clip(to.input), format)
+		r.AddFault(n, "egress needs input.%s to be a string of format %s", strictyaml.Clip(to.input), format)
 	case len(p) == 2 && (p[1].text[0] != ':' || !isPort(to.port)):
-		r.AddFault(n, "egress wants a port behind input.%s, as \"{{ input.%s }}:443\", found %q",
+		r.AddFault(n, "egress needs a port after input.%s, as \"{{ input.%s }}:443\", not %q",
 			strictyaml.Clip(to.input), strictyaml.Clip(to.input), strictyaml.Clip(text))
 	default:
 		return to, text, true
@@ -181,11 +181,11 @@ func (r *reader) injectField(at *deferredNodes, p **inject) func(ast.Node) {
 		})
 		r.requireKeys(n, "inject", seen, "to")
 		if len(in.To) == 0 || len(in.Headers)+len(in.Query) == 0 {
-			r.AddFault(n, "inject wants places, and headers or query parameters")
+			r.AddFault(n, "inject needs places, and headers or query parameters")
 		}
 		for _, h := range in.Headers {
 			if slices.ContainsFunc(framingHeaders, func(f string) bool { return strings.EqualFold(f, h) }) {
-				r.AddFault(n, "inject cannot stand in the header %s", h)
+				r.AddFault(n, "inject cannot use the header %s", h)
 			}
 		}
 		if seen["basic"] {
@@ -202,10 +202,10 @@ func (r *reader) injectField(at *deferredNodes, p **inject) func(ast.Node) {
 // injection.
 func (r *reader) checkBasicAuth(n ast.Node, in *inject) {
 	if !basicUser.MatchString(in.Basic) {
-		r.AddFault(n, "basic wants a user of letters, digits, dots, - and _, found %q", strictyaml.Clip(in.Basic))
+		r.AddFault(n, "basic needs a user of letters, digits, dots, - and _, not %q", strictyaml.Clip(in.Basic))
 	}
 	if len(in.Headers) != 1 || !strings.EqualFold(in.Headers[0], "Authorization") || len(in.Query) > 0 {
-		r.AddFault(n, "basic makes a header of its own: inject wants headers: [Authorization] beside it, and no query")
+		r.AddFault(n, "basic makes its own header: inject needs headers: [Authorization] beside it, and no query")
 	}
 }
 
@@ -239,7 +239,7 @@ func (r *reader) destinationsField(p *[]string) func(ast.Node) {
 func (r *reader) readHostPort(what string, n ast.Node) (string, bool) {
 	switch n.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:
-		r.AddFault(n, "%s wants host:port in quotes, as \"example.com:443\"", what)
+		r.AddFault(n, "%s must be host:port in quotes, as \"example.com:443\"", what)
 		return "", false
 	}
 	return r.ReadText(n, what)
@@ -286,7 +286,7 @@ func (r *reader) routesField(p *[]string) func(ast.Node) {
 	return func(n ast.Node) {
 		items := r.Items(n, "allow")
 		if len(items) == 0 || len(items) > maxRoutes {
-			r.AddFault(n, "allow wants 1 to %d routes, found %d", maxRoutes, len(items))
+			r.AddFault(n, "allow must have 1 to %d routes, not %d", maxRoutes, len(items))
 			return
 		}
 		for _, item := range items {
@@ -315,16 +315,16 @@ func (r *reader) checkDaemonAPI(n ast.Node, m *manifest, s *schema) []egressEntr
 	path := func(name string) bool { return pathInput(s, m, name) }
 	switch b := &m.Sandbox; {
 	case !r.builtin:
-		r.AddFault(n, "api is for built-in packs: whoever speaks to a daemon has what it lets through of its powers")
+		r.AddFault(n, "api is only for built-in packs: access to a daemon includes the powers that it passes on")
 	case m.Isolation != Jail:
-		r.AddFault(n, "isolation %s contradicts api: only a cage of ours has a socket that is served outside",
+		r.AddFault(n, "isolation %s contradicts api, which needs a jail",
 			m.Isolation)
 	case m.SideEffect != ReadOnly:
-		r.AddFault(n, "sideEffectClass %s contradicts api: a daemon is asked, and tells", m.SideEffect)
+		r.AddFault(n, "sideEffectClass %s contradicts api: a daemon exchanges data", m.SideEffect)
 	case len(b.Egress) > 0:
-		r.AddFault(n, "egress contradicts api: what a daemon tells would have a way out")
+		r.AddFault(n, "egress contradicts api: data from a daemon could leave the jail")
 	case slices.ContainsFunc(s.names, path) || len(b.Read) > 0:
-		r.AddFault(n, "path inputs and fs.ro contradict api: a socket could lie there")
+		r.AddFault(n, "path inputs and fs.ro contradict api: a socket could be there")
 	default:
 		return []egressEntry{{place: m.Sandbox.API.String()}}
 	}

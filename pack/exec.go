@@ -94,7 +94,7 @@ func (r *reader) commandPath(p *[]string) func(ast.Node) {
 	return func(n ast.Node) {
 		r.pathsField("path", p)(n)
 		if len(*p) > 0 && !r.builtin {
-			r.AddFault(n, "only built-in packs say where their command is looked for: backend.path")
+			r.AddFault(n, "only built-in packs may set where their command is searched: backend.path")
 		}
 	}
 }
@@ -113,15 +113,15 @@ func (r *reader) readExec(m *manifest, at *deferredNodes, s *schema) {
 	switch {
 	case len(w.Run) > 0 && len(w.Run) < len(m.Sandbox.Write):
 		r.AddFault(at.exec,
-			"exec wants all of fs.rw: a tool that may run what it writes may write it where it may run it")
+			"exec must have all of fs.rw: the tool could write a file and run it elsewhere")
 	case (len(m.Sandbox.Egress) > 0 || m.Sandbox.API != nil) && len(w.Run)+len(w.Trees) > 0:
 		r.AddFault(at.exec,
-			"exec names programs only where egress reaches a network, and no directory: files of the project could run with that network")
+			"exec can name programs, but no directory, only if egress reaches a network: files of the project could run with that network")
 	case len(m.Backend.Path) > 0 && !w.Cache:
-		r.AddFault(at.backend, "path wants cache: the cages of other tools have a constant search path")
+		r.AddFault(at.backend, "path needs cache: the jails of other tools have a constant search path")
 	case m.Isolation != Jail && (len(w.Run)+len(w.Trees)+len(m.Sandbox.Keep) > 0 || w.Cache || w.Loopback):
 		r.AddFault(at.sandbox,
-			"isolation %s contradicts fs.exec, fs.keep, cache and loopback: only a cage of ours has them", m.Isolation)
+			"isolation %s contradicts fs.exec, fs.keep, cache and loopback, which need a jail", m.Isolation)
 	}
 }
 
@@ -137,10 +137,10 @@ func (r *reader) readExecEntry(n ast.Node, m *manifest, s *schema) {
 		for at, e := range r.inputPaths(list, "exec", m, s) {
 			switch name := e.parts[0].input; {
 			case !e.isPlaceholder():
-				r.AddFault(at, "exec wants a path input alone, as \"{{ input.x }}\", found %q", strictyaml.Clip(v))
+				r.AddFault(at, "exec must be only a path input, as \"{{ input.x }}\", not %q", strictyaml.Clip(v))
 			case !slices.Contains(m.Sandbox.Write, name):
 				r.AddFault(at,
-					"exec wants inputs that fs.rw names: what only is read is run by what reads it, and input.%s is not written", name)
+					"exec needs inputs in fs.rw: input.%s is not writable", name)
 			case slices.Contains(w.Run, name):
 				r.AddFault(at, "exec names input.%s twice", name)
 			default:
@@ -154,7 +154,7 @@ func (r *reader) readExecEntry(n ast.Node, m *manifest, s *schema) {
 	case !r.builtin:
 		r.AddFault(n, "this version cannot let a pack name helpers to execute: fs.exec")
 	case !path.IsAbs(v) || path.Clean(dir) != dir || dir == "" || dir == "/":
-		r.AddFault(n, "exec wants absolute paths without .. and not /, found %q", strictyaml.Clip(v))
+		r.AddFault(n, "exec must be absolute paths without .. and not /, not %q", strictyaml.Clip(v))
 	case tree:
 		w.Trees = append(w.Trees, dir)
 	default:

@@ -44,10 +44,10 @@ func TestExecIsAWaiver(t *testing.T) {
 		`rw: ["{{ input.dir }}"]`:                                               "",
 		`rw: ["{{ input.dir }}"], exec: ["{{ input.dir }}"]`:                    FSExec,
 		`rw: ["{{ input.dir }}"], exec: ["{{ input.dir }}", "{{ input.dir }}"]`: "exec names input.dir twice",
-		`exec: ["{{ input.dir }}"]`:                                             "exec wants inputs that fs.rw names",
-		`rw: ["{{ input.dir }}"], exec: ["{{ input.dir }}/bin"]`:                "exec wants a path input alone",
-		`rw: ["{{ input.dir }}"], exec: ["{{ input.none }}"]`:                   "exec wants path inputs",
-		`rw: ["{{ input.dir }}", "{{ input.too }}"], exec: ["{{ input.dir }}"]`: "exec wants all of fs.rw",
+		`exec: ["{{ input.dir }}"]`:                                             "exec needs inputs in fs.rw",
+		`rw: ["{{ input.dir }}"], exec: ["{{ input.dir }}/bin"]`:                "exec must be only a path input",
+		`rw: ["{{ input.dir }}"], exec: ["{{ input.none }}"]`:                   "exec must be path inputs",
+		`rw: ["{{ input.dir }}", "{{ input.too }}"], exec: ["{{ input.dir }}"]`: "exec must have all of fs.rw",
 		`exec: [/usr/]`: "cannot let a pack name helpers",
 	} {
 		p, err := Parse("pack.yaml", manifest(text))
@@ -59,10 +59,10 @@ func TestExecIsAWaiver(t *testing.T) {
 		}
 	}
 	for fs, want := range map[string]string{
-		`exec: [/usr/]`:                 "exec names programs only where egress reaches a network",
-		`exec: ["{{ input.dir }}"]`:     "exec names programs only where egress reaches a network",
+		`exec: [/usr/]`:                 "exec can name programs, but no directory, only if egress reaches a network",
+		`exec: ["{{ input.dir }}"]`:     "exec can name programs, but no directory, only if egress reaches a network",
 		`exec: [/usr/bin/rustc]`:        "",
-		`exec: [/usr/bin/rustc, /usr/]`: "exec names programs only where egress reaches a network",
+		`exec: [/usr/bin/rustc, /usr/]`: "exec can name programs, but no directory, only if egress reaches a network",
 	} {
 		text := strings.Replace(string(manifest(`rw: ["{{ input.dir }}"], `+fs)), "{loopback: true}", `{egress: ["example.com:443"]}`, 1)
 		if p, err := parsePack("pack.yaml", []byte(text), true); want != "" && (err == nil || !strings.Contains(err.Error(), want)) || want == "" && (err != nil || len(p.Capabilities[0].Waivers()) > 0 || !p.Capabilities[0].agentJailRights().Fetches) {

@@ -75,7 +75,7 @@ func (r *reader) qualifyID(n ast.Node, pack, name string) string {
 		return pack + "." + name
 	}
 	if prefix != pack && !r.builtin {
-		r.AddFault(n, "capability %s is not of pack %s; write the name alone", name, pack)
+		r.AddFault(n, "capability %s is not of pack %s; write only the name", name, pack)
 	}
 	return name
 }
@@ -107,7 +107,7 @@ func (r *reader) isolationField(p *Isolation) func(ast.Node) {
 		}
 		choiceField(r, "isolation", isolations, p)(n)
 		if *p == Builtin {
-			r.AddFault(n, "isolation builtin is of what the gateway does by itself, which no pack describes; use jail")
+			r.AddFault(n, "isolation builtin is reserved for the gateway itself; use jail")
 		}
 	}
 }
@@ -122,7 +122,7 @@ func (r *reader) timeoutField(p *time.Duration) func(ast.Node) {
 		}
 		d, err := time.ParseDuration(v)
 		if err != nil || d < time.Millisecond || d > maxTimeout {
-			r.AddFault(n, "timeout wants a duration such as \"30s\", up to 24h, found %q", strictyaml.Clip(v))
+			r.AddFault(n, "timeout must be a duration such as \"30s\", up to 24h, not %q", strictyaml.Clip(v))
 			return
 		}
 		*p = d
@@ -153,11 +153,11 @@ func (r *reader) credentialsField(p *[]credential, at *deferredNodes) func(ast.N
 			})
 			r.requireKeys(item, "a credential", seen, "name", "env")
 			if c.File && c.Inject != nil {
-				r.AddFault(item, "credential %s is both a file and injected: the tool has it, or it has not", c.Name)
+				r.AddFault(item, "credential %s is both a file and injected, but not both", c.Name)
 			}
 			r.checkVariable(item, c.Env)
 			if slices.ContainsFunc(*p, func(o credential) bool { return o.Env == c.Env }) {
-				r.AddFault(item, "two credentials arrive in %s", c.Env)
+				r.AddFault(item, "two credentials use %s", c.Env)
 			}
 			*p = append(*p, c)
 		}

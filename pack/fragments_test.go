@@ -54,7 +54,7 @@ func TestFragments(t *testing.T) {
 		{"  asks:", "  reading:", "twice"},
 		{"risk: low", "risk: low\n    colour: red", `has no key "colour"`},
 		{"like: [reading, asks]", "like: [reading, asks]\n    like: asks", "like"},
-		{"  asks:\n    risk: high\n    input_schema: {required: [name]}\n", "  asks: [x]\n", "a fragment wants a mapping"},
+		{"  asks:\n    risk: high\n    input_schema: {required: [name]}\n", "  asks: [x]\n", "a fragment must be a mapping"},
 		{"DEMO_X: b}", "DEMO_X: b, DEMO_X: c}", "DEMO_X"},
 	} {
 		text := strings.Replace(fragmentPack, c.old, c.new, 1)

@@ -113,12 +113,12 @@ func (r *reader) checkStdin(n ast.Node, m *manifest, s *schema) {
 	in := s.root.Properties[StdinInput]
 	switch {
 	case in == nil || !in.hasOnlyTypes("string"): // a $ref has no type of its own
-		r.AddFault(n, "stdin: %s wants an input stdin of type string, in its own words", m.Stdin)
+		r.AddFault(n, "stdin: %s needs an input stdin of type string, without a $ref", m.Stdin)
 		return
 	case m.Stdin == "text" && in.Format != "":
-		r.AddFault(n, "stdin: text wants an input stdin without a format, and it has %s", in.Format)
+		r.AddFault(n, "stdin: text needs an input stdin without a format, but it has %s", in.Format)
 	case m.Stdin == "file" && in.Format != "path":
-		r.AddFault(n, "stdin: file wants an input stdin of format path")
+		r.AddFault(n, "stdin: file needs an input stdin of format path")
 	case m.Backend.CwdFromInput == StdinInput:
 		r.AddFault(n, "stdin and cwdFromInput cannot be the same input")
 	case m.Backend.Type != "subprocess":

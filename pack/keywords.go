@@ -69,7 +69,7 @@ func (k *keywordChecker) checkRefAlone(n ast.Node) {
 		}
 	}
 	if ref && beside != "" {
-		k.AddFault(n, "$ref stands alone, here %s stands beside it", strictyaml.Clip(beside))
+		k.AddFault(n, "$ref must be alone, but %s is beside it", strictyaml.Clip(beside))
 	}
 }
 
@@ -85,7 +85,7 @@ func (k *keywordChecker) knownKeywords(depth int) strictyaml.Fields {
 		for _, kv := range k.Pairs(n, "a mapping of schemas") {
 			name := strictyaml.KeyText(kv)
 			if name == "" || seen[name] {
-				k.AddFault(kv.Key, "names of properties are words, each once; found %q", strictyaml.Clip(name))
+				k.AddFault(kv.Key, "names of properties must be words, each once, not %q", strictyaml.Clip(name))
 			}
 			seen[name] = true
 			sub(kv.Value)
@@ -132,12 +132,12 @@ func (k *keywordChecker) checkTypes(n ast.Node) {
 	}
 	for _, name := range names {
 		if name != "" && !slices.Contains(typeNames, name) {
-			k.AddFault(n, "type is one of %s, found %q%s", strings.Join(typeNames, ", "), strictyaml.Clip(name),
+			k.AddFault(n, "type must be one of %s, not %q%s", strings.Join(typeNames, ", "), strictyaml.Clip(name),
 				strictyaml.DidYouMean(name, typeNames))
 		}
 	}
 	if len(names) == 0 {
-		k.AddFault(n, "type wants at least one name")
+		k.AddFault(n, "type needs at least one name")
 	}
 }
 
@@ -147,7 +147,7 @@ var checkedFormats = []string{"address", "host", "path", "subpath", "url"}
 func (k *keywordChecker) checkFormat(n ast.Node) {
 	v, _ := k.ReadText(n, "format")
 	if !slices.Contains(checkedFormats, v) {
-		k.AddFault(n, "this version checks the formats %s, not %q", strings.Join(checkedFormats, ", "),
+		k.AddFault(n, "this version supports the formats %s, not %q", strings.Join(checkedFormats, ", "),
 			strictyaml.Clip(v))
 	}
 }
@@ -161,11 +161,11 @@ func (k *keywordChecker) checkSecrets(n ast.Node) {
 	var names []string
 	strictyaml.TextsField(k.File, "acceptsSecret", &names)(n)
 	if len(names) == 0 {
-		k.AddFault(n, "acceptsSecret wants at least one category, as in [PASSWORD]")
+		k.AddFault(n, "acceptsSecret needs at least one category, as in [PASSWORD]")
 	}
 	for _, name := range names {
 		if !categoryForm().MatchString(name) {
-			k.AddFault(n, "acceptsSecret lists categories such as PASSWORD or API_KEY, found %q", strictyaml.Clip(name))
+			k.AddFault(n, "acceptsSecret must list categories such as PASSWORD or API_KEY, not %q", strictyaml.Clip(name))
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (k *keywordChecker) checkSecrets(n ast.Node) {
 func (k *keywordChecker) checkPattern(n ast.Node) {
 	v, _ := k.ReadText(n, "pattern")
 	if _, err := regexp.Compile(v); err != nil {
-		k.AddFault(n, "pattern is not a regular expression that RE2 reads: %s", safeText(err.Error()))
+		k.AddFault(n, "pattern is not an RE2 regular expression: %s", safeText(err.Error()))
 	}
 }
 
@@ -181,7 +181,7 @@ func (k *keywordChecker) checkRef(n ast.Node) {
 	v, _ := k.ReadText(n, "$ref")
 	name, ok := strings.CutPrefix(v, "#/$defs/")
 	if !ok || strings.ContainsAny(name, "/~%") || !slices.Contains(k.defs, name) {
-		k.AddFault(n, "$ref wants #/$defs/NAME of this schema, found %q%s", strictyaml.Clip(v),
+		k.AddFault(n, "$ref must be #/$defs/NAME of this schema, not %q%s", strictyaml.Clip(v),
 			strictyaml.DidYouMean(name, k.defs))
 	}
 }
@@ -189,7 +189,7 @@ func (k *keywordChecker) checkRef(n ast.Node) {
 func (k *keywordChecker) checkDialect(n ast.Node) {
 	v, _ := k.ReadText(n, "$schema")
 	if v != "https://json-schema.org/draft/2020-12/schema" {
-		k.AddFault(n, "$schema is https://json-schema.org/draft/2020-12/schema, found %q", strictyaml.Clip(v))
+		k.AddFault(n, "$schema must be https://json-schema.org/draft/2020-12/schema, not %q", strictyaml.Clip(v))
 	}
 }
 
@@ -208,7 +208,7 @@ func (k *keywordChecker) checkBound(n ast.Node) {
 		return
 	}
 	if f, err := v.Float64(); err != nil || math.Abs(f) >= 1<<53 {
-		k.AddFault(n, "a bound is less than 2^53, found %s", strictyaml.Clip(v.String()))
+		k.AddFault(n, "a bound must be less than 2^53, not %s", strictyaml.Clip(v.String()))
 	}
 }
 
@@ -219,7 +219,7 @@ func (k *keywordChecker) checkSize(n ast.Node) {
 		return
 	}
 	if v, err := strconv.ParseInt(i.Token.Value, 10, 32); err != nil || v < 0 {
-		k.AddFault(i, "a size is an integer from 0, found %s", strictyaml.Clip(i.Token.Value))
+		k.AddFault(i, "a size must be an integer from 0, not %s", strictyaml.Clip(i.Token.Value))
 	}
 }
 

@@ -53,11 +53,11 @@ func TestUncagedIsAWaiver(t *testing.T) {
 func TestUncagedContradicts(t *testing.T) {
 	text := strings.Replace(opened, "SIDE", "mutating", 1)
 	for key, want := range map[string]string{
-		`sandboxProfile: {fs: {ro: [/usr/share]}}`:                                "contradicts fs:",
-		`sandboxProfile: {fs: {rw: ["{{ input.dir }}"]}}`:                         "contradicts fs:",
-		`sandboxProfile: {fs: {hide: ["{{ input.dir }}/x"]}}`:                     "contradicts fs:",
-		`sandboxProfile: {fs: {exec: [/usr/bin/git]}}`:                            "contradicts fs:",
-		`sandboxProfile: {fs: {libs: [/usr/lib/x]}}`:                              "contradicts fs:",
+		`sandboxProfile: {fs: {ro: [/usr/share]}}`:                                "contradicts fs,",
+		`sandboxProfile: {fs: {rw: ["{{ input.dir }}"]}}`:                         "contradicts fs,",
+		`sandboxProfile: {fs: {hide: ["{{ input.dir }}/x"]}}`:                     "contradicts fs,",
+		`sandboxProfile: {fs: {exec: [/usr/bin/git]}}`:                            "contradicts fs,",
+		`sandboxProfile: {fs: {libs: [/usr/lib/x]}}`:                              "contradicts fs,",
 		`sandboxProfile: {fs: {exec: [/usr/]}}`:                                   "contradicts fs.exec, fs.keep, cache and loopback",
 		`sandboxProfile: {cache: true}`:                                           "contradicts fs.exec, fs.keep, cache and loopback",
 		`sandboxProfile: {network: {loopback: true}}`:                             "contradicts fs.exec, fs.keep, cache and loopback",

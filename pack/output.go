@@ -63,7 +63,7 @@ func (m *Capability) Structure(stdout []byte) (json.RawMessage, error) {
 		return nil, m.outputError(strings.Join(c.complaints[:min(len(c.complaints), maxComplaints)], "; "))
 	}
 	if raw, err := json.Marshal(v); err != nil || len(raw) > maxStructured {
-		return nil, m.outputError(fmt.Sprintf("it takes %d bytes in JSON, more than %d", len(raw), maxStructured))
+		return nil, m.outputError(fmt.Sprintf("it needs %d bytes in JSON, more than %d", len(raw), maxStructured))
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -75,19 +75,19 @@ func (m *Capability) Structure(stdout []byte) (json.RawMessage, error) {
 }
 
 func (m *Capability) outputError(why string) error {
-	return bailey.ToolFailed.New("the output is not what the manifest promises: "+why,
-		"the tool itself ended well, and what it did is done; its output is here as text, and "+string(m.ID)+
-			" wants another outputSchema")
+	return bailey.ToolFailed.New("the output does not match outputSchema: "+why,
+		"the tool succeeded, and its effects are done; its output is here as text, and "+string(m.ID)+
+			" needs another outputSchema")
 }
 
 // Cut returns the error for a truncated output with a schema. A partial output is not checked.
 func (m *Capability) Cut() error {
-	hint := "the tool itself ended well, and what it did is done"
+	hint := "the tool succeeded, and its effects are done"
 	if n := m.Narrow(); n != "" {
 		hint += "; " + n
 	}
 	return bailey.ToolFailed.Errorf(hint,
-		"the output was cut at %d bytes, so it is not what the manifest promises", bailey.OutputCap)
+		"the output was truncated at %d bytes, so it does not match outputSchema", bailey.OutputCap)
 }
 
 // Narrow returns a hint how to reduce the output, or "" if the manifest contains none.
@@ -97,11 +97,11 @@ func (m *Capability) Narrow() string {
 	}
 	switch p := m.spec.Output.Page; {
 	case p.Next == "":
-		return "ask for less at once with " + p.Limit
+		return "request less at once with " + p.Limit
 	case p.Limit == "":
-		return "ask for the rest with " + p.Next
+		return "request the rest with " + p.Next
 	default:
-		return fmt.Sprintf("ask for less at once with %s, and for the rest with %s", p.Limit, p.Next)
+		return fmt.Sprintf("request less at once with %s, and the rest with %s", p.Limit, p.Next)
 	}
 }
 
@@ -132,7 +132,7 @@ func (r *reader) readOutput(schemaAt, at ast.Node, m *manifest, inputs *schema) 
 		first = at
 	}
 	if first != nil && m.Backend.Type != "subprocess" {
-		r.AddFault(first, "backend %s runs no program whose output could be promised", m.Backend.Type)
+		r.AddFault(first, "backend %s runs no program that outputSchema could describe", m.Backend.Type)
 		return nil
 	}
 	if at != nil {
@@ -179,11 +179,11 @@ func (r *reader) readPage(n ast.Node, inputs *schema) *page {
 				"next":  r.wordField("next", inputName(), &p.Next),
 			})
 			if len(seen) == 0 {
-				r.AddFault(n, "page wants limit or next, the inputs by which the tool writes less at once")
+				r.AddFault(n, "page needs limit or next, the inputs that make the tool write less at once")
 			}
 			for _, name := range []string{p.Limit, p.Next} {
 				if name != "" && inputs.props[name] == nil {
-					r.AddFault(n, "page: %q is no input%s", strictyaml.Clip(name), strictyaml.DidYouMean(name, inputs.names))
+					r.AddFault(n, "page: %q is not an input%s", strictyaml.Clip(name), strictyaml.DidYouMean(name, inputs.names))
 				}
 			}
 		},

@@ -49,8 +49,8 @@ func TestStructure(t *testing.T) {
 		switch {
 		case c.want == "" && (err != nil || !json.Valid(raw)):
 			t.Errorf("%.80s: %v", c.stdout, err)
-		case c.want != "" && (raw != nil || bailey.KindOf(err) != bailey.ToolFailed || !strings.HasPrefix(err.Error(), "the output is not what the manifest promises: ") ||
-			!strings.Contains(err.Error(), c.want) || !strings.Contains(bailey.HintOf(err), "ended well")):
+		case c.want != "" && (raw != nil || bailey.KindOf(err) != bailey.ToolFailed || !strings.HasPrefix(err.Error(), "the output does not match outputSchema: ") ||
+			!strings.Contains(err.Error(), c.want) || !strings.Contains(bailey.HintOf(err), "the tool succeeded")):
 			t.Errorf("%.80s: %v, want %s", c.stdout, err, c.want)
 		}
 		if err != nil && len(err.Error()) > 4<<10 {
@@ -93,9 +93,9 @@ func TestOutputShape(t *testing.T) {
 
 func TestOutputSchemaRefuses(t *testing.T) {
 	for schema, want := range map[string]string{
-		"[]":                        "outputSchema wants a mapping",
-		"{type: list}":              `type is one of`,
-		"{format: date}":            "this version checks the formats",
+		"[]":                        "outputSchema must be a mapping",
+		"{type: list}":              `type must be one of`,
+		"{format: date}":            "this version supports the formats",
 		"{unevaluatedItems: false}": `outputSchema has no key "unevaluatedItems"`,
 		"{x-bailey: {allow: [at]}}": `outputSchema has no key "x-bailey"`,
 		"{properties: {a: {acceptsSecret: [X]}}}":                  `a schema has no key "acceptsSecret"`,
@@ -130,12 +130,12 @@ capabilities:
 	}
 	for key, want := range map[string]string{
 		"stdin: text\n    inputSchema: {properties: {stdin: {type: string}}}": "runs no program that could read stdin",
-		"outputSchema: {type: object}":                                        "runs no program whose output could be promised",
-		"validators: [{type: DenyArgs, args: [x]}]":                           "runs no program that a validator could be about",
+		"outputSchema: {type: object}":                                        "runs no program that outputSchema could describe",
+		"validators: [{type: DenyArgs, args: [x]}]":                           "runs no program, so it cannot have validators",
 	} {
 		wantErr(t, chain+"    "+key+"\n", want)
 	}
-	wantErr(t, strings.Replace(chain, "workflow, ", "workflow, cwd: none, ", 1), "nor cwd")
+	wantErr(t, strings.Replace(chain, "workflow, ", "workflow, cwd: none, ", 1), "or cwd")
 }
 
 func TestPage(t *testing.T) {
@@ -143,9 +143,9 @@ func TestPage(t *testing.T) {
 		return strings.Replace(sample, "timeout: 30s", "output: {page: "+page+"}", 1)
 	}
 	for page, want := range map[string]string{
-		"{limit: width}":            "ask for less at once with width",
-		"{next: width}":             "ask for the rest with width",
-		"{limit: width, next: all}": "ask for less at once with width, and for the rest with all",
+		"{limit: width}":            "request less at once with width",
+		"{next: width}":             "request the rest with width",
+		"{limit: width, next: all}": "request less at once with width, and the rest with all",
 	} {
 		m := mustParse(t, with(page)).Capabilities[0]
 		if got := m.Narrow(); got != want {
@@ -155,8 +155,8 @@ func TestPage(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	wantErr(t, with("{}"), "page wants limit or next")
-	wantErr(t, with("{limit: widht}"), `page: "widht" is no input; did you mean "width"?`)
+	wantErr(t, with("{}"), "page needs limit or next")
+	wantErr(t, with("{limit: widht}"), `page: "widht" is not an input; did you mean "width"?`)
 	wantErr(t, with("{size: width}"), `page has no key "size"`)
 	wantErr(t, strings.Replace(sample, "timeout: 30s", "output: {pages: x}", 1), `output has no key "pages"`)
 }

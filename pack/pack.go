@@ -420,11 +420,11 @@ var (
 func (m *Capability) Milder(other *Capability) string {
 	switch {
 	case m.SideEffect.Rank() < other.SideEffect.Rank():
-		return fmt.Sprintf("sideEffectClass %s, and %s says %s", m.SideEffect, other.ID, other.SideEffect)
+		return fmt.Sprintf("sideEffectClass %s, but %s has %s", m.SideEffect, other.ID, other.SideEffect)
 	case slices.Index(reversibilityOrder, m.Reversibility) < slices.Index(reversibilityOrder, other.Reversibility):
-		return fmt.Sprintf("reversibility %s, and %s says %s", m.Reversibility, other.ID, other.Reversibility)
+		return fmt.Sprintf("reversibility %s, but %s has %s", m.Reversibility, other.ID, other.Reversibility)
 	case slices.Index(riskOrder, m.Risk) < slices.Index(riskOrder, other.Risk):
-		return fmt.Sprintf("risk %s, and %s says %s", m.Risk, other.ID, other.Risk)
+		return fmt.Sprintf("risk %s, but %s has %s", m.Risk, other.ID, other.Risk)
 	}
 	return ""
 }

@@ -111,13 +111,13 @@ func (r *reader) readPack(n ast.Node) *Pack {
 	}
 	items := r.Items(list, "capabilities")
 	if len(items) == 0 {
-		r.AddFault(list, "capabilities wants at least one")
+		r.AddFault(list, "capabilities needs at least one")
 	}
 	ids := map[bailey.CapabilityID]bool{}
 	for _, item := range items {
 		c := r.readCapability(r.expandLike(item, shared), p)
 		if ids[c.ID] {
-			r.AddFault(item, "capability %s stands here twice", c.ID)
+			r.AddFault(item, "capability %s is here twice", c.ID)
 		}
 		ids[c.ID] = true
 		p.Capabilities = append(p.Capabilities, c)

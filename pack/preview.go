@@ -125,14 +125,14 @@ func (r *reader) readPreview(n ast.Node, m *manifest, s *schema) (looks [][]argT
 func (r *reader) splitCommandLines(n ast.Node) []ast.Node {
 	items := r.Items(n, "args")
 	if len(items) == 0 {
-		r.AddFault(n, "args of a preview wants a command line, or a list of them")
+		r.AddFault(n, "args of a preview must be a command line, or a list of them")
 		return nil
 	}
 	if _, nested := items[0].(*ast.SequenceNode); !nested {
 		return []ast.Node{n}
 	}
 	if len(items) > maxLooks {
-		r.AddFault(n, "a preview has at most %d command lines, found %d", maxLooks, len(items))
+		r.AddFault(n, "a preview can have at most %d command lines, not %d", maxLooks, len(items))
 		return nil
 	}
 	for _, item := range items {
@@ -159,7 +159,7 @@ func (r *reader) limitedTimeoutField(most time.Duration, p *time.Duration) func(
 		before := len(r.Faults)
 		r.timeoutField(p)(n)
 		if len(r.Faults) == before && *p > most {
-			r.AddFault(n, "timeout of a preview is at most %s, found %s", most, strings.TrimSpace(p.String()))
+			r.AddFault(n, "timeout of a preview is at most %s, not %s", most, strings.TrimSpace(p.String()))
 		}
 	}
 }

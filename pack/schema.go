@@ -65,10 +65,10 @@ func (r *reader) readSchema(owner, n ast.Node, m *manifest) *schema {
 // closeTopLevel restricts the top level to an object without unknown inputs.
 func (r *reader) closeTopLevel(n ast.Node, tree map[string]any) {
 	if t, ok := tree["type"]; ok && t != "object" {
-		r.AddFault(n, "inputSchema is of type object at the top")
+		r.AddFault(n, "inputSchema must have type object at the top")
 	}
 	if a, ok := tree["additionalProperties"]; ok && a != false {
-		r.AddFault(n, "inputSchema is closed at the top: additionalProperties is always false")
+		r.AddFault(n, "inputSchema is closed at the top: additionalProperties must be false")
 	}
 	tree["type"], tree["additionalProperties"] = "object", false
 	props, ok := tree["properties"].(map[string]any)
@@ -87,7 +87,7 @@ func (r *reader) closeTopLevel(n ast.Node, tree map[string]any) {
 	required, _ := tree["required"].([]any)
 	for _, name := range required {
 		if _, ok := props[fmt.Sprint(name)]; !ok {
-			r.AddFault(n, "inputSchema requires %q, which is no property", strictyaml.Clip(fmt.Sprint(name)))
+			r.AddFault(n, "inputSchema requires %q, which is not a property", strictyaml.Clip(fmt.Sprint(name)))
 		}
 	}
 }

@@ -26,7 +26,7 @@ var manifestFormat = strictyaml.Format{
 	Limits: strictyaml.Limits{Bytes: maxFile, Flow: 32, Column: 128, Line: visibleFault},
 	Text:   visibleFault, Constant: visibleFault, Number: numberFault, // escapes can add invisible characters
 	Unknown: "%[1]s has no key %[2]q%[4]s", Twice: "%[1]s has the key %[2]q twice",
-	NotMapping: "%[1]s wants a mapping, found %[2]s", Documents: "wants one YAML document, found %d",
+	NotMapping: "%[1]s must be a mapping, not %[2]s", Documents: "must have one YAML document, not %d",
 	Aliases: map[string]string{
 		"argv_pattern": "argvPattern", "cwd_from_input": "cwdFromInput", "input_schema": "inputSchema",
 		"memory_mib":    "memoryMiB",
@@ -36,14 +36,14 @@ var manifestFormat = strictyaml.Format{
 
 func visibleFault(text string) string {
 	if what := describeHiddenChar(text, true); what != "" {
-		return what + " does not belong in a manifest"
+		return what + " is not allowed in a manifest"
 	}
 	return ""
 }
 
 func numberFault(digits string) string {
 	if _, err := parseNumber(json.Number(digits)); err != nil {
-		return fmt.Sprintf("%q is not a number as JSON writes it", strictyaml.Clip(digits))
+		return fmt.Sprintf("%q is not a JSON number", strictyaml.Clip(digits))
 	}
 	return ""
 }
@@ -70,7 +70,7 @@ func (r *reader) toError() error {
 		}
 		lines = append(lines, r.Name+f.String())
 	}
-	return bailey.Invalid.New(strings.Join(lines, "\n"), "correct the manifest; a pack with a fault is not loaded at all")
+	return bailey.Invalid.New(strings.Join(lines, "\n"), "correct the manifest; a pack with a fault is not loaded")
 }
 
 // safeText makes untrusted text safe for an error: one line, control characters escaped, shortened.
@@ -85,7 +85,7 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 func (r *reader) requireKeys(n ast.Node, what string, seen map[string]bool, wanted ...string) {
 	missing := slices.DeleteFunc(wanted, func(key string) bool { return seen[key] })
 	if len(missing) > 0 {
-		r.AddFault(n, "%s wants %s", what, strings.Join(missing, ", "))
+		r.AddFault(n, "%s needs %s", what, strings.Join(missing, ", "))
 	}
 }
 
@@ -99,7 +99,7 @@ func (r *reader) countField(what string, limit int64, p *int64) func(ast.Node) {
 		}
 		v, err := strconv.ParseInt(i.Token.Value, 10, 64)
 		if err != nil || v < 1 || v > limit {
-			r.AddFault(i, "%s wants an integer from 1 to %d, found %s", what, limit, strictyaml.Clip(i.Token.Value))
+			r.AddFault(i, "%s must be an integer from 1 to %d, not %s", what, limit, strictyaml.Clip(i.Token.Value))
 			return
 		}
 		*p = v
@@ -116,7 +116,7 @@ func choiceField[T ~string](r *reader, what string, known map[string]T, p *T) fu
 		v, ok := known[word]
 		if !ok {
 			names := sortedKeys(known)
-			r.AddFault(n, "%s is one of %s, found %q%s", what, strings.Join(names, ", "), strictyaml.Clip(word),
+			r.AddFault(n, "%s must be one of %s, not %q%s", what, strings.Join(names, ", "), strictyaml.Clip(word),
 				strictyaml.DidYouMean(word, names))
 			return
 		}

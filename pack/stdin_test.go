@@ -77,19 +77,19 @@ func TestStdinFile(t *testing.T) {
 
 func TestStdinRefuses(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
-		{"without an input", strings.Replace(sample, "timeout: 30s", "stdin: text", 1), "stdin: text wants an input stdin of type string"},
-		{"of a number", reading("text", "{type: integer}"), "stdin: text wants an input stdin of type string"},
-		{"of anything", reading("text", "{}"), "stdin: text wants an input stdin of type string"},
-		{"of a ref", reading("text", "{$ref: \"#/$defs/s\"}") + "      $defs: {s: {type: string}}\n", "in its own words"},
-		{"of a path", reading("text", "{type: string, format: path}"), "wants an input stdin without a format"},
-		{"file of a word", reading("file", "{type: string}"), "stdin: file wants an input stdin of format path"},
-		{"as an argument", strings.Replace(reading("text", "{type: string}"), `"-l", `, `"{{ input.stdin }}", `, 1), "input.stdin is what the tool reads, and no argument"},
-		{"in a preview", strings.Replace(reading("text", "{type: string}"), "risk: low", "risk: low\n    preview: {args: [\"{{ input.stdin }}\"]}", 1), "input.stdin is what the tool reads"},
-		{"file as an argument", strings.Replace(reading("file", "{type: string, format: path}"), `"-l", `, `"{{ input.stdin }}", `, 1), "input.stdin is what the tool reads"},
+		{"without an input", strings.Replace(sample, "timeout: 30s", "stdin: text", 1), "stdin: text needs an input stdin of type string"},
+		{"of a number", reading("text", "{type: integer}"), "stdin: text needs an input stdin of type string"},
+		{"of anything", reading("text", "{}"), "stdin: text needs an input stdin of type string"},
+		{"of a ref", reading("text", "{$ref: \"#/$defs/s\"}") + "      $defs: {s: {type: string}}\n", "without a $ref"},
+		{"of a path", reading("text", "{type: string, format: path}"), "needs an input stdin without a format"},
+		{"file of a word", reading("file", "{type: string}"), "stdin: file needs an input stdin of format path"},
+		{"as an argument", strings.Replace(reading("text", "{type: string}"), `"-l", `, `"{{ input.stdin }}", `, 1), "input.stdin is read by the tool, and cannot be an argument"},
+		{"in a preview", strings.Replace(reading("text", "{type: string}"), "risk: low", "risk: low\n    preview: {args: [\"{{ input.stdin }}\"]}", 1), "input.stdin is read by the tool"},
+		{"file as an argument", strings.Replace(reading("file", "{type: string, format: path}"), `"-l", `, `"{{ input.stdin }}", `, 1), "input.stdin is read by the tool"},
 		{"as the directory", strings.Replace(reading("file", "{type: string, format: path}"), "cwdFromInput: dir", "cwdFromInput: stdin", 1), "cannot be the same input"},
-		{"written", strings.NewReplacer("rw: []", `rw: ["{{ input.stdin }}"]`, "readOnly", "reversible", "sideEffectClass: readOnly", "sideEffectClass: mutating").Replace(reading("file", "{type: string, format: path}")), "rw wants path inputs"},
-		{"hidden", strings.Replace(reading("file", "{type: string, format: path}"), "rw: []", `hide: ["{{ input.stdin }}/x"]`, 1), "hide wants path inputs"},
-		{"of another kind", reading("maybe", "{type: string}"), "stdin is one of file, none, text"},
+		{"written", strings.NewReplacer("rw: []", `rw: ["{{ input.stdin }}"]`, "readOnly", "reversible", "sideEffectClass: readOnly", "sideEffectClass: mutating").Replace(reading("file", "{type: string, format: path}")), "rw must be path inputs"},
+		{"hidden", strings.Replace(reading("file", "{type: string, format: path}"), "rw: []", `hide: ["{{ input.stdin }}/x"]`, 1), "hide must be path inputs"},
+		{"of another kind", reading("maybe", "{type: string}"), "stdin must be one of file, none, text"},
 	} {
 		t.Run(c.name, func(t *testing.T) { wantErr(t, c.text, c.want) })
 	}

@@ -50,7 +50,7 @@ func (r *reader) readSteps(at *deferredNodes, m *manifest, s *schema) {
 		return
 	}
 	if at.steps == nil {
-		r.AddFault(at.backend, "backend workflow wants steps")
+		r.AddFault(at.backend, "backend workflow needs steps")
 		return
 	}
 	for what, there := range map[string]bool{"sandboxProfile": at.sandbox != nil, "preview": at.preview != nil,
@@ -62,14 +62,14 @@ func (r *reader) readSteps(at *deferredNodes, m *manifest, s *schema) {
 	for _, name := range s.names {
 		if s.props[name].acceptsSecrets() {
 			r.AddFault(at.input,
-				"input %s of a workflow cannot accept a secret: its steps are given tokens, and each has a say", name)
+				"input %s of a workflow cannot accept a secret: its steps receive tokens, each decided by itself", name)
 		}
 	}
 	for _, item := range r.Items(at.steps, "steps") {
 		m.Backend.Steps = append(m.Backend.Steps, r.readStep(item, m, s))
 	}
 	if n := len(m.Backend.Steps); n == 0 || n > maxSteps {
-		r.AddFault(at.steps, "a workflow has 1 to %d steps", maxSteps)
+		r.AddFault(at.steps, "a workflow must have 1 to %d steps", maxSteps)
 	}
 }
 
@@ -90,7 +90,7 @@ func (r *reader) readStep(n ast.Node, m *manifest, s *schema) step {
 		return slices.ContainsFunc(m.Backend.Steps, func(o step) bool { return o.ID == id })
 	}
 	if before(one.ID) {
-		r.AddFault(n, "step %s stands here twice", one.ID)
+		r.AddFault(n, "step %s is here twice", one.ID)
 	}
 	if input == nil {
 		return one
@@ -108,7 +108,7 @@ func (r *reader) readStep(n ast.Node, m *manifest, s *schema) step {
 			}
 		}
 		if !stepValue(tree[name]) {
-			r.AddFault(input, "input %s of step %s is a word, a number, true, false or a list of words",
+			r.AddFault(input, "input %s of step %s must be a word, a number, true, false or a list of words",
 				strictyaml.Clip(name), one.ID)
 		}
 	}
@@ -146,12 +146,12 @@ func stepFault(text string, s *schema, before func(id string) bool) string {
 		case found[2] == "" && in == nil:
 			return fmt.Sprintf("input.%s is not in the inputSchema%s", found[1], strictyaml.DidYouMean(found[1], s.names))
 		case found[2] == "" && found[0] != text && !in.hasOnlyTypes("string", "integer", "number", "boolean"):
-			return fmt.Sprintf("input.%s is no word to stand in a text", found[1])
+			return fmt.Sprintf("input.%s is not a word and cannot be part of a text", found[1])
 		}
 	}
 	if rest := stepWord().ReplaceAllLiteralString(text, ""); strings.Contains(rest, "{{") ||
 		strings.Contains(rest, "}}") {
-		return fmt.Sprintf("%q is no placeholder; write {{ input.x }} or {{ steps.x.stdout }}", strictyaml.Clip(text))
+		return fmt.Sprintf("%q is not a placeholder; write {{ input.x }} or {{ steps.x.stdout }}", strictyaml.Clip(text))
 	}
 	return ""
 }
@@ -234,7 +234,7 @@ func fillStep(v any, value func(string) (any, bool), wrote func(string) (string,
 		said, werr := wrote(found[2])
 		if werr == nil && len(said) > maxWrote {
 			werr = bailey.Invalid.Errorf("",
-				"step %s wrote %d bytes, more than the %d that another takes", found[2], len(said), maxWrote)
+				"step %s wrote %d bytes, more than the %d that another accepts", found[2], len(said), maxWrote)
 		}
 		if werr != nil && err == nil {
 			err = werr

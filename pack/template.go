@@ -55,7 +55,7 @@ func (r *reader) readTemplates(n ast.Node, args []string, s *schema) []argTempla
 func (r *reader) readTemplate(n ast.Node, text string) argTemplate {
 	e := argTemplate{text: text}
 	if what := describeHiddenChar(text, false); what != "" {
-		r.AddFault(n, "an argument holds %s", what)
+		r.AddFault(n, "an argument contains %s", what)
 	}
 	for rest := text; rest != ""; {
 		before, after, open := strings.Cut(rest, "{{")
@@ -72,7 +72,7 @@ func (r *reader) readTemplate(n ast.Node, text string) argTemplate {
 		p, tail, ok := parsePlaceholder(after)
 		if !ok {
 			r.AddFault(n,
-				"%q is no placeholder; write {{ input.x }}, {{ input.x | default: \"y\" }}, {{ input.x | flag: \"--y\" }} or {{ input.x | after: \"--\" }}", strictyaml.Clip(text))
+				"%q is not a placeholder; write {{ input.x }}, {{ input.x | default: \"y\" }}, {{ input.x | flag: \"--y\" }} or {{ input.x | after: \"--\" }}", strictyaml.Clip(text))
 			return e
 		}
 		e.parts, rest = append(e.parts, p), tail
@@ -140,17 +140,17 @@ func (r *reader) checkPlaceholder(n ast.Node, e argTemplate, at int, p templateP
 	case !ok:
 		r.AddFault(n, "input.%s is not in the inputSchema%s", strictyaml.Clip(p.input), strictyaml.DidYouMean(p.input, s.names))
 	case s.stdin != "" && p.input == StdinInput:
-		r.AddFault(n, "input.stdin is what the tool reads, and no argument")
+		r.AddFault(n, "input.stdin is read by the tool, and cannot be an argument")
 	case in.hasOnlyTypes("object"):
 		r.AddFault(n, "input.%s is an object and cannot be an argument", p.input)
 	case !e.isPlaceholder() && len(in.Type) > 0 && in.hasType("array"):
-		r.AddFault(n, "input.%s may be a list, which wants an argument of its own", p.input)
+		r.AddFault(n, "input.%s may be a list, which needs a separate argument", p.input)
 	case p.after != "" && !e.isPlaceholder():
 		r.AddFault(n, "after wants an argument of its own")
 	case p.flag != "" && (!e.isPlaceholder() || !in.hasOnlyTypes("boolean", "null")):
-		r.AddFault(n, "flag wants a boolean input and an argument of its own")
+		r.AddFault(n, "flag needs a boolean input and a separate argument")
 	case at > 0 && isOnlyDashes(e.parts[:at]) && !in.hasOnlyTypes("integer"):
-		r.AddFault(n, "input.%s would choose the option in %q; only an integer may stand there", p.input,
+		r.AddFault(n, "input.%s would choose the option in %q; only an integer is allowed there", p.input,
 			strictyaml.Clip(e.text))
 	}
 }
@@ -171,7 +171,7 @@ func (r *reader) checkCwdInput(n ast.Node, name string, s *schema) {
 		return
 	}
 	if in, ok := s.props[name]; !ok || !in.hasOnlyTypes("string") {
-		r.AddFault(n, "cwdFromInput wants an input of type string, %q is none%s", name,
+		r.AddFault(n, "cwdFromInput needs an input of type string, but %q is not%s", name,
 			strictyaml.DidYouMean(name, s.names))
 	}
 }
@@ -195,14 +195,14 @@ func (m *Capability) renderArgs(elements []argTemplate, input map[string]any,
 		}
 	}
 	if w.total > maxTotal {
-		return nil, m.invalidError("the arguments have %d bytes together, more than %d", w.total, maxTotal)
+		return nil, m.invalidError("the arguments have %d bytes in total, more than %d", w.total, maxTotal)
 	}
 	return w.args, nil
 }
 
 func (m *Capability) invalidError(format string, args ...any) error {
 	return bailey.Invalid.New(fmt.Sprintf(format, args...),
-		fmt.Sprintf("bailey capabilities show %s lists the inputs and their types", m.ID))
+		fmt.Sprintf("run bailey capabilities show %s for the inputs and their types", m.ID))
 }
 
 // argvWriter renders one argv.
@@ -340,7 +340,7 @@ func (w *argvWriter) addArg(arg, lead string) error {
 	}
 	// Check refuses these values. This second check ensures that no value can bypass it.
 	if what := describeHiddenChar(arg, true); what != "" {
-		return w.m.invalidError("an argument holds %s", what)
+		return w.m.invalidError("an argument contains %s", what)
 	}
 	w.total += len(arg)
 	w.args = append(w.args, arg)

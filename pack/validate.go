@@ -53,10 +53,10 @@ func (m *Capability) Missing(r Required) error {
 		in = "input /" + r.Input
 	}
 	if r.Path == "" {
-		return m.invalidError("%s is not given, and %s requires it", in, m.ID)
+		return m.invalidError("%s is missing, and %s requires it", in, m.ID)
 	}
 	return bailey.Invalid.Errorf("name a directory that has it",
-		"%s holds no %s, and %s requires it", in, r.Path, m.ID)
+		"%s does not contain %s, and %s requires it", in, r.Path, m.ID)
 }
 
 // checkRequiredKeys adds complaints for missing inputs that RequiredInputKey requires.
@@ -85,7 +85,7 @@ func (m *Capability) checkDeniedArgs(args []string) error {
 		for _, arg := range args {
 			for _, no := range v.Args {
 				if mayMeanArg(arg, no) {
-					return bailey.Denied.Errorf("leave it out; no rule can allow it, only another manifest",
+					return bailey.Denied.Errorf("leave it out: only another manifest can allow it, not a rule",
 						"the argument \"%s\" may mean %s, which %s never passes", safeText(m.redactText(arg)), no, m.ID)
 				}
 			}
@@ -124,7 +124,7 @@ func (r *reader) readValidators(n ast.Node, m *manifest, s *schema) {
 	}
 	items := r.Items(n, "validators")
 	if len(items) > maxValidators {
-		r.AddFault(n, "a capability has at most %d validators, found %d", maxValidators, len(items))
+		r.AddFault(n, "a capability can have at most %d validators, not %d", maxValidators, len(items))
 		return
 	}
 	for _, item := range items {
@@ -142,7 +142,7 @@ func (r *reader) readValidators(n ast.Node, m *manifest, s *schema) {
 			continue
 		}
 		if m.Backend.Type != "subprocess" {
-			r.AddFault(item, "backend %s runs no program that a validator could be about", m.Backend.Type)
+			r.AddFault(item, "backend %s runs no program, so it cannot have validators", m.Backend.Type)
 			continue
 		}
 		r.checkValidator(item, &v, seen, m, s)
@@ -168,11 +168,11 @@ func (r *reader) checkValidator(n ast.Node, v *validator, seen map[string]bool, 
 		r.requiredKey(n, v, s)
 	case denyArgs:
 		if len(v.Args) == 0 {
-			r.AddFault(n, "DenyArgs wants at least one argument")
+			r.AddFault(n, "DenyArgs needs at least one argument")
 		}
 		for _, a := range v.Args {
 			if strings.Trim(a, "-") == "" || strings.ContainsAny(a, "= ") || describeHiddenChar(a, false) != "" {
-				r.AddFault(n, "DenyArgs wants words such as --force or -f, found %q", strictyaml.Clip(a))
+				r.AddFault(n, "DenyArgs needs words such as --force or -f, not %q", strictyaml.Clip(a))
 			}
 		}
 	}
@@ -185,14 +185,14 @@ func (r *reader) requiredPath(n ast.Node, v *validator, m *manifest, s *schema) 
 	in := s.props[v.Input]
 	switch {
 	case v.Input == "" && (r.builtin && m.Backend.Cwd != "workspace" || m.Backend.Cwd == "none" || m.Backend.Cwd == "" && s.hasPaths()):
-		r.AddFault(n, "RequiredPath wants an input, for the tool runs in no directory of its caller's")
+		r.AddFault(n, "RequiredPath needs an input, as the tool runs in no directory of its caller")
 	case v.Input == "" && v.Path == "":
-		r.AddFault(n, "RequiredPath wants an input, or a path below the working directory")
+		r.AddFault(n, "RequiredPath needs an input, or a path below the working directory")
 	case v.Input != "" && (in == nil || v.Input != m.Backend.CwdFromInput && in.Format != "path"):
-		r.AddFault(n, "RequiredPath wants a path input, %q is none%s", strictyaml.Clip(v.Input),
+		r.AddFault(n, "RequiredPath needs a path input, but %q is not%s", strictyaml.Clip(v.Input),
 			strictyaml.DidYouMean(v.Input, s.names))
 	case v.Path != "" && (!isSubpath(v.Path) || path.Clean(v.Path) != v.Path || v.Path == "." || describeHiddenChar(v.Path, false) != ""):
-		r.AddFault(n, "RequiredPath wants a relative path without .., found %q", strictyaml.Clip(v.Path))
+		r.AddFault(n, "RequiredPath needs a relative path without .., not %q", strictyaml.Clip(v.Path))
 	}
 }
 
@@ -200,14 +200,14 @@ func (r *reader) requiredKey(n ast.Node, v *validator, s *schema) {
 	in := s.props[v.Input]
 	switch {
 	case v.Input == "" && s.props[v.Key] == nil:
-		r.AddFault(n, "RequiredInputKey: %q is no input%s", strictyaml.Clip(v.Key), strictyaml.DidYouMean(v.Key, s.names))
+		r.AddFault(n, "RequiredInputKey: %q is not an input%s", strictyaml.Clip(v.Key), strictyaml.DidYouMean(v.Key, s.names))
 	case v.Input != "" && (in == nil || !in.hasOnlyTypes("object")):
-		r.AddFault(n, "RequiredInputKey wants an input that is an object, %q is none%s", strictyaml.Clip(v.Input),
+		r.AddFault(n, "RequiredInputKey needs an input that is an object, but %q is not%s", strictyaml.Clip(v.Input),
 			strictyaml.DidYouMean(v.Input, s.names))
 	case v.Input != "" && (v.Key == "" || in.Properties[v.Key] == nil && in.Closed != nil && in.Closed.never):
 		r.AddFault(n, "RequiredInputKey: input %s can have no key %q", v.Input, strictyaml.Clip(v.Key))
 	case describeHiddenChar(v.Key, false) != "" || len(v.Key) > 128:
-		r.AddFault(n, "RequiredInputKey wants a word as its key, found %q", strictyaml.Clip(v.Key))
+		r.AddFault(n, "RequiredInputKey needs a word as its key, not %q", strictyaml.Clip(v.Key))
 	}
 }
 

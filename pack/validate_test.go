@@ -88,7 +88,7 @@ func TestRequires(t *testing.T) {
 	if got := m.Requires(); !slices.Equal(got, []Required{{"dir", ".git"}, {"dir", ""}, {"dir", "a/b"}}) {
 		t.Errorf("%+v", got)
 	}
-	for r, want := range map[Required]string{{"dir", ".git"}: "input /dir holds no .git, and demo.look requires it", {"dir", ""}: "input /dir is not given", {"", "x"}: "the working directory holds no x"} {
+	for r, want := range map[Required]string{{"dir", ".git"}: "input /dir does not contain .git, and demo.look requires it", {"dir", ""}: "input /dir is missing", {"", "x"}: "the working directory does not contain x"} {
 		if err := m.Missing(r); bailey.KindOf(err) != bailey.Invalid || !strings.Contains(err.Error(), want) || bailey.HintOf(err) == "" {
 			t.Errorf("%v", err)
 		}
@@ -97,30 +97,30 @@ func TestRequires(t *testing.T) {
 
 func TestValidatorsRefuse(t *testing.T) {
 	for list, want := range map[string]string{
-		"{type: RequiredPath}": "validators wants a list",
-		"[x]":                  "a validator wants a mapping",
-		"[{input: dir}]":       "a validator wants type",
-		"[{type: Required}]":   "type is one of DenyArgs, RequiredInputKey, RequiredPath",
+		"{type: RequiredPath}": "validators must be a list",
+		"[x]":                  "a validator must be a mapping",
+		"[{input: dir}]":       "a validator needs type",
+		"[{type: Required}]":   "type must be one of DenyArgs, RequiredInputKey, RequiredPath",
 		"[{type: RequiredPath, input: dir, args: [x]}]":                "RequiredPath has no key args",
 		"[{type: RequiredPath, input: dir, shell: x}]":                 `a validator has no key "shell"`,
-		"[{type: RequiredPath, input: width}]":                         `RequiredPath wants a path input, "width" is none`,
+		"[{type: RequiredPath, input: width}]":                         `RequiredPath needs a path input, but "width" is not`,
 		"[{type: RequiredPath, input: dri, path: x}]":                  `did you mean "dir"?`,
-		"[{type: RequiredPath, input: dir, path: /etc}]":               "RequiredPath wants a relative path",
-		"[{type: RequiredPath, input: dir, path: ../x}]":               "RequiredPath wants a relative path",
-		"[{type: RequiredPath, input: dir, path: a/./b}]":              "RequiredPath wants a relative path",
-		"[{type: RequiredPath, input: dir, path: .}]":                  "RequiredPath wants a relative path",
-		"[{type: DenyArgs}]":                                           "DenyArgs wants args",
-		"[{type: DenyArgs, args: []}]":                                 "DenyArgs wants at least one",
-		"[{type: DenyArgs, args: [--]}]":                               "DenyArgs wants words",
-		"[{type: DenyArgs, args: [--x=y]}]":                            "DenyArgs wants words",
+		"[{type: RequiredPath, input: dir, path: /etc}]":               "RequiredPath needs a relative path",
+		"[{type: RequiredPath, input: dir, path: ../x}]":               "RequiredPath needs a relative path",
+		"[{type: RequiredPath, input: dir, path: a/./b}]":              "RequiredPath needs a relative path",
+		"[{type: RequiredPath, input: dir, path: .}]":                  "RequiredPath needs a relative path",
+		"[{type: DenyArgs}]":                                           "DenyArgs needs args",
+		"[{type: DenyArgs, args: []}]":                                 "DenyArgs needs at least one",
+		"[{type: DenyArgs, args: [--]}]":                               "DenyArgs needs words",
+		"[{type: DenyArgs, args: [--x=y]}]":                            "DenyArgs needs words",
 		"[{type: DenyArgs, args: [-x], input: dir}]":                   "DenyArgs has no key input",
-		"[{type: RequiredInputKey}]":                                   "RequiredInputKey wants key",
-		"[{type: RequiredInputKey, key: widht}]":                       `"widht" is no input; did you mean "width"?`,
-		"[{type: RequiredInputKey, input: width, key: x}]":             "wants an input that is an object",
+		"[{type: RequiredInputKey}]":                                   "RequiredInputKey needs key",
+		"[{type: RequiredInputKey, key: widht}]":                       `"widht" is not an input; did you mean "width"?`,
+		"[{type: RequiredInputKey, input: width, key: x}]":             "needs an input that is an object",
 		"[{type: RequiredInputKey, input: opts, key: \"\"}]":           "can have no key",
-		"[" + strings.Repeat("{type: DenyArgs, args: [x]},", 17) + "]": "at most 16 validators, found 17",
+		"[" + strings.Repeat("{type: DenyArgs, args: [x]},", 17) + "]": "at most 16 validators, not 17",
 	} {
 		t.Run(list[:min(len(list), 50)], func(t *testing.T) { wantErr(t, validated(list), want) })
 	}
-	wantErr(t, strings.NewReplacer("      cwdFromInput: dir\n", "      cwd: none\n").Replace(validated("[{type: RequiredPath, path: x}]")), "the tool runs in no directory of its caller's")
+	wantErr(t, strings.NewReplacer("      cwdFromInput: dir\n", "      cwd: none\n").Replace(validated("[{type: RequiredPath, path: x}]")), "the tool runs in no directory of its caller")
 }

@@ -154,7 +154,7 @@ func locationFault(format, v string) string {
 		}
 	case "address":
 		if !isAddress(v) {
-			return "is not a host, nor one with :port or /bits behind it"
+			return "is not a host, optionally with :port or /bits after it"
 		}
 	case "url":
 		return misplacedURL(v)
@@ -199,11 +199,11 @@ func misplacedURL(v string) string {
 	case u.User != nil:
 		return "is a URL with a user before its host"
 	case strings.ContainsAny(v, "\\ \t\n"):
-		return "is a URL with a blank or a backslash in it"
+		return "is a URL with a space or a backslash in it"
 	case !isHost(u.Hostname()) || strings.HasPrefix(u.Host, "[") != strings.Contains(u.Hostname(), ":"):
-		return "is a URL whose host is no name and no address"
+		return "is a URL whose host is neither a name nor an address"
 	case u.Port() != "" && !isPort(u.Port()) || strings.HasSuffix(u.Host, ":"):
-		return "is a URL whose port is no number"
+		return "is a URL whose port is not a number"
 	}
 	return ""
 }

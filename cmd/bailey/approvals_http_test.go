@@ -100,7 +100,7 @@ func (d *httpDoor) serve(token string, flags ...string) {
 		d.t.Fatal(err)
 	}
 	d.t.Cleanup(func() { cmd.Process.Signal(os.Interrupt); cmd.Wait() })
-	at := regexp.MustCompile(`taken at (https?://[0-9.:]+)`)
+	at := regexp.MustCompile(`answers at (https?://[0-9.:]+)`)
 	d.await("the door", func() bool { return at.MatchString(words.String()) })
 	d.base = at.FindStringSubmatch(words.String())[1]
 	b, err := os.ReadFile(token)
@@ -331,13 +331,13 @@ func TestHTTPDoorIsOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"can be read by others":        {"--token-file", wide, "--yes"},
-		"holds no token":               {"--token-file", short, "--yes"},
-		"cannot be read":               {"--token-file", link, "--yes"},
-		"there is no --token-file":     {"--yes"},
-		"no loopback address and port": {"--token-file", filepath.Join(dir, "t"), "--listen", "0.0.0.0:0", "--yes"},
-		"--cert and --key go together": {"--token-file", filepath.Join(dir, "t"), "--cert", "x", "--yes"},
-		"--yes is missing":             {"--token-file", filepath.Join(dir, "t")},
+		"can be read by others":                  {"--token-file", wide, "--yes"},
+		"contains no token":                      {"--token-file", short, "--yes"},
+		"cannot be read":                         {"--token-file", link, "--yes"},
+		"--token-file is missing":                {"--yes"},
+		"not a loopback address and port":        {"--token-file", filepath.Join(dir, "t"), "--listen", "0.0.0.0:0", "--yes"},
+		"--cert and --key must be used together": {"--token-file", filepath.Join(dir, "t"), "--cert", "x", "--yes"},
+		"--yes is missing":                       {"--token-file", filepath.Join(dir, "t")},
 	} {
 		out, err := d.command(d.program, append([]string{"approvals", "serve"}, args...)...).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {

@@ -186,7 +186,7 @@ func TestStrandedCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	call.Wait()
-	if code(call) != apitype.ExitUnreachable || !strings.Contains(said.String(), "ended while the call waited for approval a-") || !strings.Contains(said.String(), "the question stays open") {
+	if code(call) != apitype.ExitUnreachable || !strings.Contains(said.String(), "stopped while the call waited for approval a-") || !strings.Contains(said.String(), "the question stays open") {
 		t.Errorf("exit code %d: %s", code(call), said)
 	}
 	if list := y.must(y.program, "approvals", "list"); !strings.Contains(list, "parked") {

@@ -140,7 +140,7 @@ func TestParkedOverAKilledGateway(t *testing.T) {
 	}()
 	y.await("the call to wait", func() bool { return strings.Contains(y.must(y.program, "approvals", "list", "--json"), `"waits":true`) })
 	y.must("kill", "-9", strconv.Itoa(y.gateway()))
-	if err := <-cut; err == nil || !strings.Contains(err.Error(), "the gateway ended") {
+	if err := <-cut; err == nil || !strings.Contains(err.Error(), "the gateway stopped") {
 		t.Errorf("the call that waited: %v", err)
 	}
 	if again := y.wants(ctx, 0, bailey.Pending); again.ApprovalID != first.ApprovalID {

@@ -30,7 +30,7 @@ func TestHooksAsk(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(string(y.home), apitype.HooksName), []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const loudly = "! line 1: /bin/touch runs without a cage, with all rights of yours"
+	const loudly = "! line 1: /bin/touch runs without a jail, with all your rights"
 	for _, keys := range []string{"\r", "n\r", "\x1b", "yess\r"} {
 		said, code := y.dialog(t, "", keys, "hooks", "test")
 		if _, err := os.Stat(mark); err == nil || code == 0 || !strings.Contains(said, loudly) {

@@ -86,7 +86,7 @@ func TestApproveAsks(t *testing.T) {
 			t.Errorf("%q: %d, %s", keys, code, said)
 		}
 	}
-	if said, code := y.dialog(t, "", "y\n", "approve", id); code != apitype.ExitOK || !strings.Contains(said, "granted") {
+	if said, code := y.dialog(t, "", "y\n", "approve", id); code != apitype.ExitOK || !strings.Contains(said, "approved") {
 		t.Errorf("y: %d, %s", code, said)
 	}
 	if err := call.Wait(); err != nil || !strings.Contains(out.String(), "\n20") {

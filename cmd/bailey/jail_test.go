@@ -187,6 +187,6 @@ func TestShellIsEnded(t *testing.T) {
 	t.Run("time is up", func(t *testing.T) {
 		s := y.shell(t, "--timeout", "1s")
 		s.ends(137) // an interactive bash ignores SIGTERM
-		s.sees("time was up")
+		s.sees("timed out")
 	})
 }

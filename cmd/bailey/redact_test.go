@@ -189,7 +189,7 @@ func TestRestoreAsks(t *testing.T) {
 		master.WriteString(c.keys)
 		cmd.Wait()
 		recorded := strings.Contains(y.ledger(), `"redact.restore"`)
-		if code(cmd) != c.code || out.String() != c.out || recorded != (c.code == apitype.ExitOK) || !strings.Contains(s.Text(), string(id)+" stand for (1 text)?") {
+		if code(cmd) != c.code || out.String() != c.out || recorded != (c.code == apitype.ExitOK) || !strings.Contains(s.Text(), string(id)+" (1 text)?") {
 			t.Errorf("%q: code %d, out %q, recorded %v\n%s%s", c.keys, code(cmd), &out, recorded, s.Text(), &said)
 		}
 	}
@@ -329,7 +329,7 @@ func TestEndedRedaction(t *testing.T) {
 		signal syscall.Signal
 		want   string
 	}{
-		{[]string{"redact"}, syscall.SIGTERM, "bailey: unavailable: ended by a signal (terminated)\n  what came out is not all\n"},
+		{[]string{"redact"}, syscall.SIGTERM, "bailey: unavailable: ended by a signal (terminated)\n  the output is incomplete\n"},
 		{[]string{"redact", "--restore", "--session", string(id)}, syscall.SIGINT, "bailey: unavailable: ended by a signal (interrupt)\n"},
 	} {
 		master, slave := ktest.PTY(t)

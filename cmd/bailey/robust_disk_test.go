@@ -52,7 +52,7 @@ func TestFullDisk(t *testing.T) {
 bailey run system.echo -i message=before
 fill
 for n in 1 2 3 4 5 6 7 8 9; do bailey run system.echo -i message=$n >/dev/null 2>&1 || break; done # what was reserved
-refused 1 "not recorded" "no space left" "free some space"
+refused 1 "could not be recorded" "no space left" "free some space"
 bailey audit verify
 rm "$BAILEY_HOME/fill"
 bailey run system.echo -i message=after
@@ -102,6 +102,6 @@ func TestFrailHome(t *testing.T) {
 	t.Parallel()
 	newYard(t).mounted(`
 bailey run system.echo -i message=x
-grep "a crash of the machine may lose receipts.*tmpfs keeps the ledger in memory" "$BAILEY_HOME/gateway.log"
+grep "receipts may be lost if the machine crashes.*tmpfs keeps the ledger in memory" "$BAILEY_HOME/gateway.log"
 `)
 }

@@ -45,7 +45,7 @@ func TestGatewayTerminated(t *testing.T) {
 	if err != nil && !strings.Contains(string(late), "may have run") || err == nil && !strings.HasSuffix(string(late), "late\n") {
 		t.Errorf("a call while the gateway ends: %v %s", err, late)
 	}
-	if gate.Wait(); code(gate) != 0 || !strings.Contains(log.String(), "the gateway ends") {
+	if gate.Wait(); code(gate) != 0 || !strings.Contains(log.String(), "the gateway stops") {
 		t.Errorf("the gateway ended with %d:\n%s", code(gate), log)
 	}
 	for i, cmd := range calls {
@@ -118,7 +118,7 @@ func TestGatewayStop(t *testing.T) {
 		return err == nil && c.Close() == nil && howMany(below(t, c.PID), "git") == 1
 	})
 	pid := y.gateway()
-	if out := y.must(y.program, "gateway", "stop"); !strings.Contains(out, "has ended") {
+	if out := y.must(y.program, "gateway", "stop"); !strings.Contains(out, "has stopped") {
 		t.Error(out)
 	}
 	if n := y.tally(); n[bailey.Killed] != 1 || n[""] != 0 {
@@ -197,7 +197,7 @@ func TestTwoVersions(t *testing.T) {
 				return
 			}
 			conn.ReadFrame()
-			conn.WriteFrame('x', []byte(`{"kind":"conflict","message":"the client speaks protocol 1, the gateway 99","hint":"bailey gateway stop"}`))
+			conn.WriteFrame('x', []byte(`{"kind":"conflict","message":"the client uses protocol 1, the gateway 99","hint":"bailey gateway stop"}`))
 			conn.Close()
 		}
 	}()

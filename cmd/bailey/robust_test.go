@@ -140,7 +140,7 @@ func TestHugeOutput(t *testing.T) {
 	cmd = y.command(y.program, in...)
 	var stderr bytes.Buffer
 	cmd.Dir, cmd.Stderr = y.repo, &stderr
-	if out, err = cmd.Output(); err != nil || len(out) != bailey.OutputCap || !strings.Contains(stderr.String(), "was cut at") {
+	if out, err = cmd.Output(); err != nil || len(out) != bailey.OutputCap || !strings.Contains(stderr.String(), "was truncated at") {
 		t.Errorf("as a stream: %d bytes, %v, %s", len(out), err, &stderr)
 	}
 

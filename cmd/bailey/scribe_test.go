@@ -29,7 +29,7 @@ func TestLoreWhenASegmentBegins(t *testing.T) {
 		b, err := os.ReadFile(second)
 		return err == nil && strings.Contains(string(b), `"kind":"memory"`)
 	})
-	if out := y.must(y.program, "status"); !strings.Contains(out, "in 2 segments") || !strings.Contains(out, "bailey audit verify reads all") {
+	if out := y.must(y.program, "status"); !strings.Contains(out, "in 2 segments") || !strings.Contains(out, "run bailey audit verify to read all") {
 		t.Errorf("status says\n%s", out)
 	}
 	y.must(y.program, "gateway", "stop")

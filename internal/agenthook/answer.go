@@ -76,7 +76,7 @@ func (c Config) Judge(ctx context.Context, from bailey.Call, e Event) Verdict {
 		return v
 	}
 	if len(parts) > maxCalls {
-		return Verdict{Reason: fmt.Sprintf("it comes to %d calls, more than %d; do it in several steps", len(parts),
+		return Verdict{Reason: fmt.Sprintf("it would need %d calls, more than %d; do it in several steps", len(parts),
 			maxCalls)}
 	}
 	v = Verdict{Effect: bailey.Allow}
@@ -153,7 +153,7 @@ func denyVerdict(format string, args ...any) Verdict {
 func (c Config) translateLine(e Event) ([]plannedCall, Verdict) {
 	text := e.Input["command"]
 	if text == "" {
-		return nil, denyVerdict("the command is empty or was not told")
+		return nil, denyVerdict("the command is empty or missing")
 	}
 	commands, err := shellparse.Parse(text, c.Home)
 	if err != nil {

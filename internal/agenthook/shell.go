@@ -58,7 +58,7 @@ func (c Config) translateCommand(k shellparse.Command, start string) (parts []pl
 		if k.Dir == "" && len(k.Words) > 1 {
 			where = absolutePath(start, k.Words[len(k.Words)-1])
 		}
-		file(where, false, "the shell would go there")
+		file(where, false, "the shell would enter it")
 		return parts
 	case slices.Contains(noopPrograms, k.Words[0]):
 		return append(parts, plannedCall{id: read, dir: start, input: map[string]any{"path": dir}})

@@ -28,12 +28,12 @@ const ours = "mcp__bailey__"
 // translateEvent translates an event into calls. If it returns no calls, the verdict holds.
 func (c Config) translateEvent(e Event) ([]plannedCall, Verdict) {
 	if !filepath.IsAbs(e.Dir) {
-		return nil, denyVerdict("where the agent works was not told")
+		return nil, denyVerdict("the agent did not report its working directory")
 	}
 	for _, key := range pathInputs[e.Tool] {
 		v, ok := c.expandHome(e.Input[key])
 		if !ok {
-			return nil, denyVerdict("%s: %.80q is no path that everybody reads alike; write it from / on, without blanks around it", e.Tool, e.Input[key])
+			return nil, denyVerdict("%s: %.80q is not an unambiguous path; use an absolute path without spaces around it", e.Tool, e.Input[key])
 		}
 		if v != e.Input[key] {
 			e.Input = maps.Clone(e.Input)
@@ -78,7 +78,7 @@ func (c Config) translateEvent(e Event) ([]plannedCall, Verdict) {
 	case slices.Contains(silentTools, e.Tool):
 		return nil, Verdict{Silent: true}
 	case e.Tool == "":
-		return nil, denyVerdict("the tool was not told")
+		return nil, denyVerdict("the agent did not name the tool")
 	}
 	return []plannedCall{*otherTool(e)}, Verdict{}
 }

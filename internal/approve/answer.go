@@ -56,7 +56,7 @@ func (u *Queue) Answer(ctx context.Context, g Given) (Tally, error) {
 		return Tally{}, err
 	}
 	if slices.ContainsFunc(u.takenOf(e), func(o Event) bool { return o.Name == by.Name }) {
-		return Tally{}, bailey.Conflict.Errorf("somebody else's answer is wanted",
+		return Tally{}, bailey.Conflict.Errorf("ask another approver to answer",
 			"%s has answered %s already", by.Name, g.Question)
 	}
 	return u.grantQuestion(ctx, e, g, by)
@@ -81,20 +81,20 @@ func (u *Queue) checkAnswerable(e *entry, g Given) error {
 	case e.done:
 		return notOpenError(g.Question)
 	case hasPassed(u.c.Now(), e.q.Expires):
-		return bailey.Denied.Errorf("have the call made again",
+		return bailey.Denied.Errorf("repeat the call",
 			"question %s expired at %s", g.Question, formatTime(e.q.Expires))
 	case !e.granted.IsZero():
-		return bailey.Conflict.Errorf("bailey deny takes it back",
-			"question %s is granted already; its call has not come back yet", g.Question)
+		return bailey.Conflict.Errorf("run: bailey deny, to take it back",
+			"question %s is already granted; its call has not been repeated yet", g.Question)
 	case g.Digest != e.q.Digest:
-		return bailey.Conflict.Errorf("bailey approvals show "+string(g.Question),
+		return bailey.Conflict.Errorf("run: bailey approvals show "+string(g.Question),
 			"the answer is to another text than that of question %s", g.Question)
 	}
 	return nil
 }
 
 func notOpenError(id bailey.ApprovalID) error {
-	return bailey.NotFound.Errorf("bailey approvals list shows those that are; one is answered once, and ends at its expiry",
+	return bailey.NotFound.Errorf("run bailey approvals list to show the open questions; each is answered once and ends at its expiry",
 		"no question %q is open", id)
 }
 
@@ -102,7 +102,7 @@ func notOpenError(id bailey.ApprovalID) error {
 // an answer that cannot count is not recorded.
 func (u *Queue) proveAuthor(text string, rules []bailey.Rule, g Given) (Approver, error) {
 	if u.c.Prove == nil {
-		return Approver{}, bailey.Unavailable.New("nothing here can tell whose answer it is",
+		return Approver{}, bailey.Unavailable.New("cannot verify who answered",
 			"start the gateway with approvers")
 	}
 	by, err := u.c.Prove([]byte(text), g)
@@ -110,23 +110,23 @@ func (u *Queue) proveAuthor(text string, rules []bailey.Rule, g Given) (Approver
 		return Approver{}, err
 	}
 	if by.Name == "" {
-		return Approver{}, bailey.Internal.New("an answer of nobody was proven", "")
+		return Approver{}, bailey.Internal.New("the identity of the approver was not proven", "")
 	}
 	w := bailey.Combine(rules)
 	for _, role := range w.Roles {
 		if !slices.Contains(by.Roles, role) {
 			return Approver{},
-				bailey.Denied.Errorf("it takes an approver of settings.yaml with "+strings.Join(w.Roles, " and "),
-					"%s does not hold the role %s, which the question wants", by.Name, role)
+				bailey.Denied.Errorf("answer as an approver of settings.yaml with "+strings.Join(w.Roles, " and "),
+					"%s does not have the role %s, which the question requires", by.Name, role)
 		}
 	}
 	switch {
 	case by.Level == bailey.Local && w.Count > 1:
 		return Approver{}, bailey.Denied.Errorf("name approvers in settings.yaml, and have them sign",
-			"an unsigned answer is one person's at most, and the question wants %d", w.Count)
+			"an unsigned answer counts for one person, but the question requires %d", w.Count)
 	case !by.Level.Meets(w.Level):
 		return Approver{}, bailey.Denied.Errorf(levelHint(w.Level),
-			"the answer is %s, and the question wants %s", by.Level, w.Level)
+			"the answer has level %s, but the question requires %s", by.Level, w.Level)
 	}
 	return by, nil
 }
@@ -135,11 +135,11 @@ func (u *Queue) proveAuthor(text string, rules []bailey.Rule, g Given) (Approver
 func levelHint(l bailey.Level) string {
 	switch l {
 	case bailey.SignedTouch:
-		return "sign with a key that wants a touch (ssh-keygen -t ed25519-sk), which settings.yaml names under approvers: bailey approve ID --key FILE"
+		return "sign with a key that requires a touch (ssh-keygen -t ed25519-sk) and is listed in settings.yaml under approvers: bailey approve ID --key FILE"
 	case bailey.SignedSoftware:
-		return "sign with a key that settings.yaml names under approvers: bailey approve ID --key FILE"
+		return "sign with a key that is listed in settings.yaml under approvers: bailey approve ID --key FILE"
 	}
-	return "this version knows no such level: correct the rule"
+	return "correct the rule: this version does not know that level"
 }
 
 // grantQuestion records a grant, and that the question is settled if it was the last one required. The caller must hold
@@ -161,8 +161,8 @@ func (u *Queue) grantQuestion(ctx context.Context, e *entry, g Given, by Approve
 // recordAnswer records a granting answer, then counts it. If it settles the question, the call can continue.
 func (u *Queue) recordAnswer(ctx context.Context, e *entry, event Event) error {
 	if err := u.c.Note(context.WithoutCancel(ctx), AnswerEvent, event); err != nil {
-		return bailey.Unavailable.Wrapf(err, "see that the ledger can be written",
-			"the answer to %s could not be recorded, so it does not count", e.q.ID)
+		return bailey.Unavailable.Wrapf(err, "make sure that the ledger can be written",
+			"cannot record the answer to %s, so it does not count", e.q.ID)
 	}
 	if event.Settled {
 		defer u.c.Tell(settled, cloneQuestion(e.q), event.Reason) // after mu is unlocked

@@ -181,7 +181,7 @@ func (u *Queue) recentDenial(q bailey.Question) (bailey.Answer, bool) {
 		return bailey.Answer{}, false
 	}
 	return bailey.Answer{Question: d.Question,
-		Reason: fmt.Sprintf("%s; the same call is answered so until %s", d.Reason, formatTime(until))}, true
+		Reason: fmt.Sprintf("%s; the same call gets this answer until %s", d.Reason, formatTime(until))}, true
 }
 
 // findOrOpen returns the open question about the same call, or opens q.
@@ -213,26 +213,26 @@ func (u *Queue) reserveEntry(q bailey.Question) (e *entry, fresh bool, err error
 	defer u.mu.Unlock()
 	switch {
 	case q.ID == "":
-		return nil, false, bailey.Internal.New("a question without an id cannot be answered", "")
+		return nil, false, bailey.Internal.New("cannot answer a question without an ID", "")
 	case u.c.Note == nil:
-		return nil, false, bailey.Unavailable.New("no ledger is there to record a question",
+		return nil, false, bailey.Unavailable.New("cannot ask a question: there is no ledger to record it",
 			"start the gateway with a ledger")
 	case isClosed(u.ended):
-		return nil, false, bailey.Unavailable.New("the gateway is ending and takes no questions",
-			"ask again when it has started anew")
+		return nil, false, bailey.Unavailable.New("the gateway is stopping and accepts no questions",
+			"ask again after it has started")
 	}
 	if e := u.about[q.Subject]; e != nil {
 		return e, false, nil
 	}
 	switch {
 	case u.live[q.ID] != nil:
-		return nil, false, bailey.Conflict.Errorf("", "question %s is open already", q.ID)
+		return nil, false, bailey.Conflict.Errorf("", "question %s is already open", q.ID)
 	case len(u.live) >= u.c.MaxOpen || u.texts+len(q.Text) > maxTexts:
 		return nil, false, bailey.Unavailable.Errorf("wait until some have been answered or have expired",
-			"%d questions are open, which is as many as may be", len(u.live))
+			"%d questions are open, the maximum", len(u.live))
 	case u.ofSession(q) >= min(maxSession, u.c.MaxOpen):
 		return nil, false, bailey.Unavailable.Errorf("wait until some have been answered or have expired",
-			"this session has asked %d questions that are open, which is as many as it may", maxSession)
+			"this session has %d open questions, the maximum for one session", maxSession)
 	}
 	e = &entry{q: q, over: make(chan struct{})}
 	e.turn.Lock()
@@ -295,7 +295,7 @@ func (u *Queue) renderQuestion(q bailey.Question) (bailey.Question, error) {
 		return q, err
 	}
 	if len(b) > maxQuestion {
-		return q, bailey.Invalid.New("the question would be longer than the ledger holds: nobody can be asked",
+		return q, bailey.Invalid.New("cannot ask a person: the question is longer than a ledger entry can be",
 			"pass less in the arguments of one call")
 	}
 	clearValues(&q)
@@ -351,9 +351,9 @@ func (u *Queue) recordQuestion(ctx context.Context, e *entry) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if err != nil {
-		u.removeEntry(e, "it could not be recorded")
-		return bailey.Unavailable.Wrapf(err, "see that the ledger can be written, then call again",
-			"question %s could not be recorded, so nobody was asked", e.q.ID)
+		u.removeEntry(e, "cannot record it")
+		return bailey.Unavailable.Wrapf(err, "make sure that the ledger can be written, then call again",
+			"cannot record question %s, so no person was asked", e.q.ID)
 	}
 	e.recorded = true
 	u.wakeRun()

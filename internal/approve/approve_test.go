@@ -258,7 +258,7 @@ func TestAnswerNotRecorded(t *testing.T) {
 		if _, err := q.Ask(t.Context(), question("a-2", false)); err != nil {
 			t.Fatal(err)
 		}
-		q.Withdraw("the kill switch was thrown", func(bailey.Question) bool { return true })
+		q.Withdraw("the kill switch was activated", func(bailey.Question) bool { return true })
 		if open := q.Open(); len(open) != 0 {
 			t.Errorf("what could not be recorded is open: %+v", open)
 		}

@@ -45,7 +45,7 @@ func (u *Queue) Draft(id bailey.ApprovalID, long time.Duration) (text string, er
 	defer u.mu.Unlock()
 	maps.DeleteFunc(u.drafts, func(_ bailey.GrantID, d draft) bool { return now.Sub(d.at) >= draftTTL })
 	if len(u.drafts) >= maxDrafts {
-		return "", bailey.Unavailable.Errorf("again in a few minutes", "%d grants are being given", len(u.drafts))
+		return "", bailey.Unavailable.Errorf("try again in a few minutes", "too many drafts: %d", len(u.drafts))
 	}
 	u.drafts[g.ID] = draft{id, text, now, g.Until}
 	return text, nil
@@ -55,18 +55,18 @@ func (u *Queue) Draft(id bailey.ApprovalID, long time.Duration) (text string, er
 // irreversible.
 func checkStandable(q bailey.Question, long time.Duration) error {
 	say := func(why, hint string) error {
-		return bailey.Invalid.New("a grant cannot stand for this: "+why, hint)
+		return bailey.Invalid.New("a grant cannot allow this: "+why, hint)
 	}
 	switch w := bailey.Combine(q.Rules); {
 	case long < time.Second || long > MaxStanding:
 		return say(fmt.Sprintf("%v is not between %v and %v", long, time.Second, MaxStanding),
-			"say how long with --for, as in 1h30m")
+			"set the duration with --for, for example 1h30m")
 	case w.Count > 1:
-		return say(fmt.Sprintf("its rules want %d people", w.Count), "grant the question itself")
+		return say(fmt.Sprintf("its rules require %d people", w.Count), "approve the question itself")
 	case strings.HasSuffix(q.Impact, ", irreversible"):
-		return say("what it does cannot be undone", "grant the question itself")
+		return say("its effect is irreversible", "approve the question itself")
 	case slices.ContainsFunc(q.Leases, func(l bailey.LeaseScope) bool { return l.Approval }):
-		return say("a credential of it is lent for an answer alone", "grant the question itself")
+		return say("one of its credentials requires an answer for each call", "approve the question itself")
 	}
 	return nil
 }
@@ -100,8 +100,8 @@ func (u *Queue) recordStanding(ctx context.Context, id bailey.GrantID, g Given) 
 	s := Standing{ID: id, Question: d.question, Text: d.text, Until: d.until, By: e.newEvent(g, by)}
 	s.By.At, s.By.Digest = now, g.Digest
 	if err := u.c.Note(context.WithoutCancel(ctx), GrantEvent, s); err != nil {
-		return Standing{}, bailey.Unavailable.Wrap(err, "the grant could not be recorded, so it does not stand",
-			"see that the ledger can be written")
+		return Standing{}, bailey.Unavailable.Wrap(err, "cannot record the grant, so it is not valid",
+			"make sure that the ledger can be written")
 	}
 	u.mu.Lock()
 	u.grants[id] = s
@@ -118,14 +118,14 @@ func (u *Queue) findDraft(id bailey.GrantID, g Given) (d draft, e *entry, err er
 	u.mu.Unlock()
 	switch {
 	case !ok || u.c.Now().Sub(d.at) >= draftTTL:
-		return d, nil, bailey.NotFound.Errorf("bailey approve ID --for 1h begins anew",
-			"no grant %q is being given", id)
+		return d, nil, bailey.NotFound.Errorf("run bailey approve ID --for 1h to start over",
+			"no draft of a grant %q", id)
 	case approvaltext.Digest(d.text) != g.Digest:
 		return d, nil, bailey.Conflict.New("the answer is to another text than that of the grant",
-			"bailey approve ID --for 1h begins anew")
+			"run bailey approve ID --for 1h to start over")
 	case n >= maxGrants:
-		return d, nil, bailey.Unavailable.Errorf("bailey grants revoke ends one",
-			"%d grants stand, which is as many as may", n)
+		return d, nil, bailey.Unavailable.Errorf("run bailey grants revoke to end one",
+			"%d grants are active, the maximum", n)
 	}
 	if e, err = u.findOpen(d.question); err == nil {
 		err = u.checkAnswerable(e, Given{Question: d.question, Digest: e.q.Digest})
@@ -168,7 +168,7 @@ func (u *Queue) answerBy(ctx context.Context, e *entry, s Standing) {
 		Event{ID: e.q.ID, Receipt: e.q.Receipt, At: u.c.Now(), Granted: true, Settled: true, Standing: s.ID,
 			Digest: e.q.Digest, Name: s.By.Name, Level: s.By.Level, Reason: "granted by the grant " + string(s.ID)})
 	if err != nil {
-		u.c.Log.Error("a grant answers no question", "question", e.q.ID, "grant", s.ID, "err", err)
+		u.c.Log.Error("a grant in the ledger answers no question", "question", e.q.ID, "grant", s.ID, "err", err)
 	}
 }
 
@@ -180,8 +180,8 @@ func (u *Queue) useStanding(ctx context.Context, q bailey.Question) (a bailey.An
 	}
 	if err := u.c.Note(context.WithoutCancel(ctx), UseEvent,
 		Use{Standing: []bailey.GrantID{g.ID}, Receipt: q.Receipt, At: u.c.Now()}); err != nil {
-		return a, false, bailey.Unavailable.Wrap(err, "the use of a grant could not be recorded, so the call does not run",
-			"see that the ledger can be written, then call again")
+		return a, false, bailey.Unavailable.Wrap(err, "cannot record the use of a grant, so the call does not run",
+			"make sure that the ledger can be written, then call again")
 	}
 	a = bailey.Answer{Question: g.Question, Standing: []bailey.GrantID{g.ID},
 		Reason: "granted by the grant " + string(g.ID)}
@@ -253,11 +253,11 @@ func (u *Queue) Revoke(ctx context.Context, r Revoked) error {
 	u.mu.Unlock()
 	u.takeBack(r.ID)
 	if !ok {
-		return bailey.NotFound.Errorf("bailey grants list shows those that do", "no grant %q stands", r.ID)
+		return bailey.NotFound.Errorf("run bailey grants list to show the active grants", "no grant %q is active", r.ID)
 	}
 	if err := u.c.Note(context.WithoutCancel(ctx), RevokeEvent, r); err != nil {
-		return bailey.Unavailable.Wrapf(err, "mend the ledger's disk, then revoke it once more after a restart",
-			"the grant %s has ended, but the ledger does not say so: a gateway that starts anew would take it again", r.ID)
+		return bailey.Unavailable.Wrapf(err, "repair the ledger's disk, restart the gateway, then revoke it again",
+			"the grant %s has ended, but that could not be recorded: it would be active again after a restart", r.ID)
 	}
 	return nil
 }

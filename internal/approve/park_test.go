@@ -203,7 +203,7 @@ func TestDenialIsRemembered(t *testing.T) {
 		elsewhere := again(call)
 		elsewhere.Session = "s-2"
 		a := ask(t, u, elsewhere)
-		if a.Pending || a.Question != "a-1" || !strings.HasPrefix(a.Reason, "denied by eve; the same call is answered so until ") {
+		if a.Pending || a.Question != "a-1" || !strings.HasPrefix(a.Reason, "denied by eve; the same call gets this answer until ") {
 			t.Errorf("%+v", a)
 		}
 		if a := ask(t, u, other(again(call))); !a.Pending {

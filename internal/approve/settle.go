@@ -119,8 +119,8 @@ func (u *Queue) endQuestion(e *entry, event Event) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if err != nil {
-		e.err = bailey.Unavailable.Wrapf(err, "see that the ledger can be written",
-			"the denial of question %s (%s) could not be recorded", e.q.ID, event.Reason)
+		e.err = bailey.Unavailable.Wrapf(err, "make sure that the ledger can be written",
+			"cannot record the denial of question %s (%s)", e.q.ID, event.Reason)
 		u.c.Log.Error("an answer is not in the ledger", "question", e.q.ID, "receipt", e.q.Receipt, "err", err)
 	}
 	if event.Name != "" {
@@ -159,11 +159,11 @@ func (u *Queue) End(s bailey.SessionID) {
 // waitEndedError returns the error for a caller that no longer waits, whose question stays open.
 func waitEndedError(id bailey.ApprovalID, cause error) error {
 	e := bailey.Unavailable.Wrapf(cause,
-		cmp.Or(bailey.HintOf(cause), "the same call takes up what is granted meanwhile"),
-		"the call waits no longer for the answer to %s", id)
+		cmp.Or(bailey.HintOf(cause), "repeat the same call to use an approval given meanwhile"),
+		"the call stopped waiting for the answer to %s", id)
 	// these errors have no text for a person
 	if cause == nil || cause == context.Canceled || cause == context.DeadlineExceeded {
-		e.Message += ": the caller went away"
+		e.Message += ": the caller disconnected"
 	}
 	return e
 }

@@ -101,8 +101,8 @@ func (u *Queue) useGrant(ctx context.Context, e *entry, q bailey.Question) (a ba
 	}
 	use := Use{Question: e.q.ID, Receipt: q.Receipt, At: u.c.Now()}
 	if err := u.c.Note(context.WithoutCancel(ctx), UseEvent, use); err != nil {
-		return a, false, bailey.Unavailable.Wrapf(err, "see that the ledger can be written, then call again",
-			"the use of what %s granted could not be recorded, so the call does not run", e.q.ID)
+		return a, false, bailey.Unavailable.Wrapf(err, "make sure that the ledger can be written, then call again",
+			"cannot record the use of the approval of %s, so the call does not run", e.q.ID)
 	}
 	a = bailey.Answer{Question: e.q.ID, Reason: "granted by " + strings.Join(u.provenNames(e), ", "), Text: e.q.Text}
 	for _, r := range e.q.Rules {
@@ -129,7 +129,7 @@ func (u *Queue) lapseReason(e *entry) string {
 	}
 	// a standing grant never covers a question that requires two people
 	if len(u.provenNames(e)) < bailey.Combine(e.q.Rules).Count {
-		return "who granted it may do so no longer"
+		return "an approver of it is no longer allowed to approve"
 	}
 	return ""
 }
@@ -160,7 +160,7 @@ func (u *Queue) restoreState(past State) {
 	for id, k := range past.Questions {
 		q, err := approvaltext.Parse(k.Question.Text)
 		if err != nil || q.ID != id || approvaltext.Digest(k.Question.Text) != k.Question.Digest {
-			u.c.Log.Error("a question of the ledger is none", "question", id, "err", err)
+			u.c.Log.Error("a question in the ledger is malformed", "question", id, "err", err)
 			continue
 		}
 		q.Text, q.Digest, q.Subject, q.Alike = k.Question.Text, k.Question.Digest, k.Question.Subject, k.Question.Alike

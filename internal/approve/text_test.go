@@ -45,7 +45,7 @@ func TestTooLong(t *testing.T) {
 	in := question("a-1", true)
 	in.Argv = append(in.Argv, plain(strings.Repeat("ä", 10<<10)))
 	_, err := New(Config{Note: b.note}).Ask(t.Context(), in)
-	if !errors.Is(err, bailey.Invalid) || bailey.HintOf(err) == "" || !strings.Contains(err.Error(), "nobody can be asked") {
+	if !errors.Is(err, bailey.Invalid) || bailey.HintOf(err) == "" || !strings.Contains(err.Error(), "cannot ask a person") {
 		t.Error(err)
 	}
 	if strings.ContainsAny(err.Error()+bailey.HintOf(err), "0123456789") {

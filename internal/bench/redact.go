@@ -65,7 +65,7 @@ func benchRedact(text []byte) (rows []Row, err error) {
 func readWhole(name string, most int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, bailey.Invalid.Wrapf(err, "name a file that you may read", "%s cannot be read", name)
+		return nil, bailey.Invalid.Wrapf(err, "name a file that you can read", "%s cannot be read", name)
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.Size() > most {

@@ -60,7 +60,7 @@ func valueFault(value []byte) string {
 	case len(strings.TrimSpace(string(value))) == 0:
 		return "is empty"
 	case slices.Contains(value, 0):
-		return "holds a NUL byte, which no environment can carry"
+		return "contains a NUL byte, which is not allowed in an environment"
 	case len(value) > MaxValue:
 		return fmt.Sprintf("is longer than %d bytes", MaxValue)
 	}
@@ -83,7 +83,7 @@ func makeEnv(decode func(any) error, _ string) (Adapter, string, error) {
 		return nil, "", err
 	}
 	if !validName(e.name) {
-		return nil, "", errors.New("it wants the name of a variable")
+		return nil, "", errors.New("it needs the name of a variable")
 	}
 	return e, "env " + e.name, nil
 }
@@ -92,7 +92,7 @@ func (e *env) Mint(context.Context, time.Duration) (Minted, error) {
 	text, ok := os.LookupEnv(e.name)
 	if !ok || text == "" {
 		return Minted{}, unavailableError(nil,
-			"set it where the broker is started: a unit's LoadCredential= or EnvironmentFile=", "variable %s of the broker's environment is not set", e.name)
+			"set it where the broker is started, for example in a unit's LoadCredential= or EnvironmentFile=", "variable %s of the broker's environment is not set", e.name)
 	}
 	return Minted{Value: []byte(text)}, nil
 }
@@ -107,7 +107,7 @@ type literal struct {
 func makeLiteral(decode func(any) error, _ string) (Adapter, string, error) {
 	var text string
 	if err := decode(&text); err != nil {
-		return nil, "", errors.New("it wants one value")
+		return nil, "", errors.New("it needs exactly one value")
 	}
 	if fault := valueFault([]byte(text)); fault != "" {
 		return nil, "", errors.New("the value " + fault)
@@ -128,7 +128,7 @@ type file struct {
 func makeFile(decode func(any) error, dir string) (Adapter, string, error) {
 	f := &file{}
 	if err := decode(&f.name); err != nil || f.name == "" {
-		return nil, "", errors.New("it wants the name of a file")
+		return nil, "", errors.New("it needs the name of a file")
 	}
 	f.name = resolveIn(dir, f.name)
 	return f, "file " + f.name, nil
@@ -166,7 +166,7 @@ func makeToken(decode func(any) error, dir string) (Adapter, string, error) {
 		inner, name = makeFile, from.File
 	}
 	if (from.Env == "") == (from.File == "") {
-		return nil, "", errors.New("it wants one of env and file")
+		return nil, "", errors.New("it needs either env or file")
 	}
 	a, words, err := inner(func(into any) error { *into.(*string) = name; return nil }, dir)
 	return &token{from: a}, "token of " + words, err
@@ -181,7 +181,7 @@ func (t *token) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 	if bytes.ContainsFunc(m.Value, func(r rune) bool { return !isTokenRune(r) }) {
 		clear(m.Value)
 		return Minted{}, unavailableError(nil,
-			"it is letters, digits and - . _ ~ + / = alone, on one line; use env or file for anything else", "what should be a token is not one")
+			"a token must be one line of letters, digits and - . _ ~ + / = only; use env or file for other values", "the token is malformed")
 	}
 	return m, nil
 }

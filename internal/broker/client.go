@@ -63,7 +63,7 @@ func (c Client) Scope(ctx context.Context, wants []bailey.Want) ([]bailey.LeaseS
 func (c Client) Lend(ctx context.Context, l bailey.Loan) (bailey.Lease, error) {
 	none := bailey.Lease{Return: func() {}}
 	if err := context.Cause(ctx); err != nil {
-		return none, unavailableError(err, "", "nothing was lent for %s: the call ended", l.Receipt)
+		return none, unavailableError(err, "", "cannot lend %s: the call has ended", l.Receipt)
 	}
 	if err := checkNames(l.Wants); err != nil {
 		return none, err
@@ -164,12 +164,12 @@ func (c Client) Apply(ctx context.Context, digest string) error {
 // dialBroker connects. The connection closes when ctx ends or done is called.
 func (c Client) dialBroker(ctx context.Context, wants []bailey.Want) (conn *peer.Conn, done func(), err error) {
 	if c.Socket == "" {
-		what := "nothing can be lent"
+		what := "cannot lend a credential"
 		if len(wants) > 0 {
-			what = fmt.Sprintf("credential %q cannot be lent", wants[0].Name)
+			what = fmt.Sprintf("cannot lend credential %q", wants[0].Name)
 		}
 		return nil, nil, unavailableError(nil,
-			"start bailey-broker, name its socket and uid under broker in settings.yaml, then bailey init --apply; docs/broker.md shows how", "%s: this home names no broker", what)
+			"start bailey-broker, set its socket and uid under broker in settings.yaml, then run bailey init --apply; see docs/broker.md", "cannot lend %s: no broker is configured", what)
 	}
 	conn, err = peer.DialUID(c.Socket, c.UID)
 	if err != nil {
@@ -177,7 +177,7 @@ func (c Client) dialBroker(ctx context.Context, wants []bailey.Want) (conn *peer
 			return nil, nil, err // a process of another user listens in its place
 		}
 		return nil, nil, unavailableError(err,
-			"start bailey-broker, or correct broker in settings.yaml; bailey doctor looks at it", "the broker at %s does not answer", c.Socket)
+			"start bailey-broker, or correct broker in settings.yaml; bailey doctor checks it", "the broker at %s does not answer", c.Socket)
 	}
 	if err := conn.SetDeadline(time.Now().Add(cmp.Or(c.Patience, 20*time.Second))); err != nil {
 		conn.Close()
@@ -218,8 +218,8 @@ func roundTrip(conn *peer.Conn, kind byte, a brokerRequest, into any) error {
 }
 
 func connLostError(err error) error {
-	return unavailableError(err, "look at the broker's log; a uid that it does not admit gets no word from it",
-		"the broker ended the connection")
+	return unavailableError(err, "look at the broker's log; it does not answer a uid that is not admitted",
+		"the broker closed the connection")
 }
 
 //go:embed variables.txt
@@ -242,14 +242,14 @@ func checkNames(wants []bailey.Want) error {
 	for _, w := range wants {
 		switch {
 		case !validName(w.Env):
-			return bailey.Invalid.Errorf("a name is letters, digits and underscores and does not begin with a digit",
-				"credential %q wants the variable %q, which is no variable name", w.Name, w.Env)
+			return bailey.Invalid.Errorf("use letters, digits and underscores, and do not begin with a digit",
+				"credential %q names the variable %q, which is not a valid variable name", w.Name, w.Env)
 		case isBarred(w.Env):
-			return bailey.Denied.Errorf("name another variable in the manifest",
-				"credential %q may not arrive in %s: that variable decides what a tool loads or runs", w.Name, w.Env)
+			return bailey.Denied.Errorf("use another variable in the manifest",
+				"credential %q cannot be passed in %s: that variable controls what a tool runs", w.Name, w.Env)
 		case seen[w.Env]:
 			return bailey.Invalid.Errorf("give each credential a variable of its own in the manifest",
-				"two credentials want the variable %s", w.Env)
+				"two credentials use the variable %s", w.Env)
 		}
 		seen[w.Env] = true
 	}
@@ -353,8 +353,8 @@ func (c Client) SignLog(ctx context.Context, public ed25519.PublicKey, text []by
 		return nil, malformedError(nil)
 	}
 	if !ed25519.Verify(public, text, sig) {
-		return nil, bailey.Conflict.New("the broker's signature does not hold",
-			"somebody exchanged its key, or the broker: look at it")
+		return nil, bailey.Conflict.New("the broker's signature is invalid",
+			"check whether the broker or its key was replaced")
 	}
 	return sig, nil
 }

@@ -104,7 +104,7 @@ func TestLentOnceAcrossKills(t *testing.T) {
 			if later := got() + got(); first != want.first || later != want.later {
 				t.Errorf("killed at %s: lent %d, and after the restart %d; want %d, %d", step, first, later, want.first, want.later)
 			}
-			if j := h.journal(); strings.Contains(j, `"lend"`) && want.later == 0 && !strings.Contains(j, "the broker ended before") {
+			if j := h.journal(); strings.Contains(j, `"lend"`) && want.later == 0 && !strings.Contains(j, "the broker stopped first") {
 				t.Errorf("the loan has no end:\n%s", j)
 			}
 		})

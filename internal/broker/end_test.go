@@ -105,7 +105,7 @@ func TestEndOfALoan(t *testing.T) {
 		t.Errorf("%s was revoked", id)
 	}
 	j := h.journal()
-	for _, why := range []string{`"why":"returned"`, `"why":"its connection ended"`, `"why":"the broker ended"`, `"mint":"mint-b"`, `"lives":`} {
+	for _, why := range []string{`"why":"returned"`, `"why":"its connection ended"`, `"why":"the broker stopped"`, `"mint":"mint-b"`, `"lives":`} {
 		if !strings.Contains(j, why) {
 			t.Errorf("the journal lacks %s:\n%s", why, j)
 		}
@@ -210,7 +210,7 @@ func TestPanicShowsNothing(t *testing.T) {
 	lease := h.lend(loanOf("", nil, "other"))
 	lease.Return()
 	h.end()
-	if !strings.Contains(log.String(), "the broker broke") || !strings.Contains(log.String(), "Mint") {
+	if !strings.Contains(log.String(), "the broker failed") || !strings.Contains(log.String(), "Mint") {
 		t.Errorf("the log does not say where: %s", log.String())
 	}
 	shown(t, "the log", log.String())

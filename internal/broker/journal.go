@@ -97,13 +97,13 @@ func (j *journal) replayFile(name string) error {
 		err = errors.Join(j.f.Truncate(end), j.f.Sync())
 	}
 	if err != nil {
-		return journalError(name, "ends in half a line, which cannot be cut off", err)
+		return journalError(name, "ends in a partial line, which cannot be cut off", err)
 	}
 	if end > 0 {
 		return nil
 	}
 	if err := syncDir(filepath.Dir(name)); err != nil { // the name of a new file must survive a crash too
-		return journalError(name, "cannot be made durable", err)
+		return journalError(name, "cannot be synced to disk", err)
 	}
 	return nil
 }
@@ -177,13 +177,13 @@ func (j *journal) appendEvent(e event, durable bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.broken == nil && len(line) >= maxLine {
-		return journalError(journalName, "takes no line so long", nil)
+		return journalError(journalName, "cannot hold a line of this length", nil)
 	}
 	if j.broken != nil {
-		return journalError(journalName, "could not be written before", j.broken)
+		return journalError(journalName, "could not be written earlier", j.broken)
 	}
 	if !j.canAppend(e) {
-		return bailey.Internal.New("the broker's journal takes no such line", "report it with the broker's log")
+		return bailey.Internal.New("the broker's journal rejects this line", "report this with the broker's log")
 	}
 	j.applyEvent(e)
 	step := j.step
@@ -208,8 +208,8 @@ func (j *journal) markUsed(text, nonce string) (release func(), err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.used[text] || j.used[nonce] {
-		return nil, bailey.Denied.New("this answer was used: something was lent for it before",
-			"call again, so that a person is asked anew")
+		return nil, bailey.Denied.New("this answer was used before",
+			"repeat the call, so that a person is asked again")
 	}
 	j.used[text], j.used[nonce] = true, true
 	return func() {
@@ -244,10 +244,10 @@ func (j *journal) countOpen() int {
 
 func journalError(name, what string, err error) error {
 	if what == "" {
-		what = "cannot be looked at"
+		what = "cannot be examined"
 	}
 	return bailey.Unavailable.Wrap(err, "the broker's journal "+name+" "+what,
-		"look at the disk, and at the file's owner and mode; without the journal nobody knows which answers were used and what keys signed, so move one away only after every open question has expired, and where no log has its key here")
+		"check the disk and the file's owner and mode. The journal records which answers were used and what keys signed: move it away only after every open question has expired, and only if no log's key is kept here")
 }
 
 // LastApplied returns the table that was last applied, from the journal of a directory that another broker serves. It

@@ -53,14 +53,14 @@ func makeKubectl(decode func(any) error, dir string) (Adapter, string, error) {
 	switch {
 	case err != nil || server.Scheme != "https" || server.Host == "" || server.User != nil || server.RawQuery != "" ||
 		server.Fragment != "":
-		return nil, "", errors.New("server is an address that begins with https://")
+		return nil, "", errors.New("server must be an address that begins with https://")
 	case said.CA == "" || said.Credential == "":
-		return nil, "", errors.New("it wants ca, the file of the server's authority, and credential, the file of the broker's own token")
+		return nil, "", errors.New("it needs ca, the file of the server's CA certificate, and credential, the file of the broker's own token")
 	case !isLabel(said.Namespace) || !isLabel(said.Account):
-		return nil, "", errors.New("it wants namespace and account, as Kubernetes names them")
+		return nil, "", errors.New("it needs namespace and account, as in Kubernetes")
 	}
 	if said.Form != "" && said.Form != "token" && said.Form != "kubeconfig" {
-		return nil, "", errors.New("form is token, or kubeconfig, which has the token in it")
+		return nil, "", errors.New("form must be token, or kubeconfig, which contains the token")
 	}
 	at := server.JoinPath("api/v1/namespaces", said.Namespace, "serviceaccounts", said.Account, "token")
 	k := &kubectl{url: at.String(), audiences: said.Audiences, ca: resolveIn(dir, said.CA),
@@ -125,7 +125,7 @@ func (k *kubectl) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 	req.Header.Set("Accept", "application/json")
 	res, err := client.Do(req)
 	if err != nil {
-		return Minted{}, unavailableError(err, "look at server and ca in "+TableName, "the API server was not reached")
+		return Minted{}, unavailableError(err, "check server and ca in "+TableName, "cannot reach the API server")
 	}
 	defer res.Body.Close()
 	m, err := k.readToken(res)
@@ -141,8 +141,8 @@ func (k *kubectl) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 func (k *kubectl) newClient(pem []byte) (*http.Client, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, unavailableError(nil, "give the API server's certificate authority in PEM",
-			"%s holds no certificate", k.ca)
+		return nil, unavailableError(nil, "use the API server's CA certificate in PEM",
+			"%s contains no certificate", k.ca)
 	}
 	return &http.Client{
 		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
@@ -155,21 +155,21 @@ func (k *kubectl) readToken(res *http.Response) (Minted, error) {
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxReply+1))
 	defer clear(body)
 	if err != nil || len(body) > maxReply {
-		return Minted{}, unavailableError(err, "look at the API server",
-			"the API server's answer is cut short, or over %d bytes", maxReply)
+		return Minted{}, unavailableError(err, "check the API server",
+			"the API server's answer is truncated, or over %d bytes", maxReply)
 	}
 	if res.StatusCode != http.StatusCreated && res.StatusCode != http.StatusOK {
-		kind, hint := bailey.Unavailable, "look at the API server"
+		kind, hint := bailey.Unavailable, "check the API server"
 		if res.StatusCode == http.StatusForbidden || res.StatusCode == http.StatusUnauthorized {
-			kind, hint = bailey.Denied, "the broker's own credential needs the verb create on serviceaccounts/token of this account"
+			kind, hint = bailey.Denied, "allow the broker's own credential the verb create on serviceaccounts/token of this account"
 		}
-		return Minted{}, kind.Errorf(hint, "the API server gave no token: status %d", res.StatusCode)
+		return Minted{}, kind.Errorf(hint, "the API server issued no token: status %d", res.StatusCode)
 	}
 	var got tokenRequest
 	if err := json.Unmarshal(body, &got); err != nil || got.Kind != "TokenRequest" || got.Status.Token == "" ||
 		got.Status.ExpirationTimestamp.IsZero() {
-		return Minted{}, unavailableError(nil, "look whether server is the API server",
-			"what answered in the API server's place is none")
+		return Minted{}, unavailableError(nil, "check that server is the API server",
+			"the answer is not that of an API server")
 	}
 	return Minted{Value: []byte(got.Status.Token), ID: tokenID(got.Status.Token),
 		Until: got.Status.ExpirationTimestamp.UTC()}, nil

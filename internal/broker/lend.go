@@ -34,8 +34,8 @@ func (l *clientConn) lendValues(a brokerRequest) (any, [][]byte, error) {
 		return nil, nil, err
 	}
 	if l.out != nil {
-		return nil, nil, bailey.Conflict.New("this connection holds a loan already",
-			"a connection is for the loan of one call")
+		return nil, nil, bailey.Conflict.New("this connection already has a loan",
+			"use one connection for each call")
 	}
 	entries, err := t.wantedEntries(a)
 	if err != nil {
@@ -83,7 +83,7 @@ func (l *clientConn) lendValues(a brokerRequest) (any, [][]byte, error) {
 // wantedEntries returns the entries of the table, in the order of the wants.
 func (t *Table) wantedEntries(a brokerRequest) (list []Entry, err error) {
 	if len(a.Wants) == 0 {
-		return nil, bailey.Invalid.New("a loan of nothing", "name a credential")
+		return nil, bailey.Invalid.New("the loan names no credential", "name a credential")
 	}
 	for _, w := range a.Wants {
 		e, err := t.findEntry(w)
@@ -120,7 +120,7 @@ func mintValues(ctx context.Context, a brokerRequest, entries []Entry,
 			mintedLease{entry{ID: "l-" + strings.ToLower(rand.Text()), Name: a.Wants[i].Name, Mint: m.ID,
 				Until: m.Until}, e.mint})
 		if fault := valueFault(m.Value); fault != "" {
-			return made, values, bailey.Invalid.Errorf("correct the value where it comes from",
+			return made, values, bailey.Invalid.Errorf("correct the value at its source",
 				"credential %q %s", a.Wants[i].Name, fault)
 		}
 		ttl = min(ttl, e.TTL)
@@ -147,8 +147,8 @@ func (l *clientConn) returnLoan(a brokerRequest) error {
 		}
 	}
 	if held == nil || !slices.Equal(held, a.IDs) {
-		return bailey.NotFound.New("this connection holds no such loan: it has ended, or is another's",
-			"a loan is used once")
+		return bailey.NotFound.New("this connection has no such loan: it has ended, or belongs to another",
+			"use each loan once")
 	}
 	l.endLoan("returned")
 	return nil
@@ -169,14 +169,14 @@ func (l *clientConn) endLoan(why string) {
 func (s *Server) endLease(p mintedLease, why string) {
 	e := event{At: s.Now().UTC(), Event: "end", Lease: p.ID, Why: why}
 	if err := revokeLease(p); err != nil {
-		s.Log.Warn("a lease was not revoked", "lease", p.ID, "err", err)
+		s.Log.Warn("cannot revoke a lease", "lease", p.ID, "err", err)
 		e.Why += "; not revoked"
 	}
 	if p.Until.After(s.Now()) {
 		e.Lives = p.Until
 	}
 	if err := s.journal.appendEvent(e, false); err != nil {
-		s.Log.Error("the end of a lease was not noted", "lease", p.ID, "err", err)
+		s.Log.Error("cannot record the end of a lease", "lease", p.ID, "err", err)
 	}
 }
 
@@ -194,7 +194,7 @@ func (s *Server) endLeft(context.Context) {
 		if now, ok := t.Leases[e.Name]; ok {
 			from = now.mint
 		}
-		s.endLease(mintedLease{e, from}, "the broker ended before")
+		s.endLease(mintedLease{e, from}, "the broker stopped first")
 	}
 }
 
@@ -202,5 +202,5 @@ func (s *Server) endLeft(context.Context) {
 type missingAdapter struct{ irrevocable }
 
 func (missingAdapter) Mint(context.Context, time.Duration) (Minted, error) {
-	return Minted{}, unavailableError(nil, "", "it is not in the table any more")
+	return Minted{}, unavailableError(nil, "", "it is no longer in the table")
 }

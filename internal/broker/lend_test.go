@@ -162,27 +162,27 @@ func TestCheats(t *testing.T) {
 		loan bailey.Loan
 		says string
 	}{
-		"no answer":                     {loanOf("", nil, "one"), "a signed answer alone"},
-		"no signature":                  {signed("one"), "0 count"},
+		"no answer":                     {loanOf("", nil, "one"), "only for a signed answer"},
+		"no signature":                  {signed("one"), "only 0 signatures count"},
 		"a stranger's":                  {signed("one", eve), "not among those trusted"},
 		"of another text":               {with(signed("one", ada), func(l *bailey.Loan) { l.Text = other }), "is not that of key"},
 		"for another capability":        {with(signed("one", ada), func(l *bailey.Loan) { l.Capability = "git.pull" }), "the call is of git.pull"},
 		"for another lease":             {with(signed("one", ada), func(l *bailey.Loan) { l.Wants = wants("two") }), `to lend "one"`},
 		"for one more":                  {with(signed("one", ada), func(l *bailey.Loan) { l.Wants = wants("one", "free") }), "names 1 leases"},
 		"for another variable":          {with(signed("one", ada), func(l *bailey.Loan) { l.Wants[0].Env = "X" }), `in "ONE_TOKEN"`},
-		"expired":                       {of(func(q *bailey.Question) { q.Until = time.Now() }), "counted until"},
+		"expired":                       {of(func(q *bailey.Question) { q.Until = time.Now() }), "was valid until"},
 		"another scope":                 {of(func(q *bailey.Question) { q.Leases[0].Scope = "look" }), "the broker's table says"},
 		"another adapter":               {of(func(q *bailey.Question) { q.Leases[0].Adapter = "env" }), "the broker's table says"},
 		"another time":                  {of(func(q *bailey.Question) { q.Leases[0].TTL = time.Hour }), "the broker's table says"},
 		"without a nonce":               {of(func(q *bailey.Question) { q.Nonce = "" }), "nonce"},
 		"with a short nonce":            {of(func(q *bailey.Question) { q.Nonce = "00ff" }), "nonce"},
-		"one of two":                    {signed("two", ada), "of the signatures 1 count"},
-		"the same twice":                {signed("two", ada, ada), "of the signatures 1 count"},
+		"one of two":                    {signed("two", ada), "only 1 signatures count"},
+		"the same twice":                {signed("two", ada, ada), "only 1 signatures count"},
 		"without the role":              {signed("dev", bob), "with dev"},
 		"without a touch":               {signed("touch", ada), "signed-touch"},
-		"a text that is none":           {loanOf("bailey approval 1\n", []string{ada.sign("bailey approval 1\n")}, "one"), "none of a question"},
-		"a text with a line more":       {with(signed("one", ada), func(l *bailey.Loan) { l.Text += "\n" }), "none of a question"},
-		"a grant that stands for a day": {loanOf("bailey grant 1\n", []string{ada.sign("bailey grant 1\n")}, "one"), "none of a question"},
+		"a text that is none":           {loanOf("bailey approval 1\n", []string{ada.sign("bailey approval 1\n")}, "one"), "not a question"},
+		"a text with a line more":       {with(signed("one", ada), func(l *bailey.Loan) { l.Text += "\n" }), "not a question"},
+		"a grant that stands for a day": {loanOf("bailey grant 1\n", []string{ada.sign("bailey grant 1\n")}, "one"), "not a question"},
 	} {
 		h.refused(what, c.loan, bailey.Denied, c.says)
 	}
@@ -190,7 +190,7 @@ func TestCheats(t *testing.T) {
 	h.refused("a signature of a git commit", loanOf(text, []string{ada.signFor("git", text, 1)}, "one"), bailey.Denied, `namespace "git"`)
 	text = textOf(h.question("touch"))
 	h.refused("a key that nobody touched", loanOf(text, []string{kim.signFor("approval@bailey", text, 0)}, "touch"), bailey.Denied, "signed-touch")
-	h.refused("not in the table", loanOf("", nil, "nothing"), bailey.Unavailable, `"nothing"`)
+	h.refused("no longer in the table", loanOf("", nil, "nothing"), bailey.Unavailable, `"nothing"`)
 	for _, v := range []string{"LD_PRELOAD", "PATH", "1A", "A B", ""} {
 		l := loanOf("", nil, "free")
 		l.Wants[0].Env = v
@@ -284,7 +284,7 @@ func TestLentIsWhatWasShown(t *testing.T) {
 	for name, wants := range map[string][]string{"less": {"free"}, "another": {"free", "dev"}, "in another order": {"other", "free"}} {
 		h.refused(name, loanOf(textOf(q), nil, wants...), bailey.Denied, "the answer ")
 	}
-	h.refused("no text of a question", loanOf("bailey grant 1\n", nil, "free", "other"), bailey.Denied, "none of a question")
+	h.refused("no text of a question", loanOf("bailey grant 1\n", nil, "free", "other"), bailey.Denied, "not a question")
 	h.reapply(strings.Replace(table(), "scope: anything", "scope: everything", 1))
 	h.refused("another scope", loanOf(textOf(q), nil, "free", "other"), bailey.Denied, `for "anything"`)
 	h.lend(loanOf("", nil, "free")).Return() // no person was asked

@@ -51,11 +51,11 @@ func (k logKey) refusalReason(t logText) string {
 	case k.root == "":
 		return ""
 	case t.root == "":
-		return "it signed checkpoints already, and is announced"
+		return "it has already signed checkpoints and been announced"
 	case t.size < k.size:
-		return "it signed a larger checkpoint before"
+		return "it has signed a larger checkpoint"
 	case t.size == k.size && t.root != k.root:
-		return "it signed another tree of this size before"
+		return "it has signed another tree of this size"
 	}
 	return ""
 }
@@ -78,8 +78,8 @@ func (l *clientConn) makeKey() (r madeKey, err error) {
 		return r, err
 	}
 	if len(l.s.journal.keysOf(l.UID)) >= maxKeys {
-		return r, deniedError("use one of them; keys are made for a ledger once",
-			"uid %d had %d keys made, and gets no more", l.UID, maxKeys)
+		return r, deniedError("use one of them; each ledger needs one key only",
+			"uid %d has already had %d keys made, the maximum", l.UID, maxKeys)
 	}
 	public, private, err := ed25519.GenerateKey(nil) // nil means crypto/rand
 	if err != nil {
@@ -125,12 +125,12 @@ func (l *clientConn) signText(a brokerRequest) (r signature, err error) {
 	}
 	t, ok := readLogText(a.Text, public)
 	if !ok {
-		return r, bailey.Denied.New("the broker's key signs checkpoints of a log and the word that it is the log's first key, and this text is neither",
-			"a log whose key is the broker's keeps it; use a gateway and a broker of one version")
+		return r, bailey.Denied.New("the broker's key signs only checkpoints and the announcement of the log's first key, and this text is neither",
+			"use a gateway and a broker of one version; a log whose key is in the broker keeps it")
 	}
 	if why := k.refusalReason(t); why != "" {
-		return r, bailey.Conflict.New("the broker's key does not sign this: "+why,
-			"the ledger was cut, restored or exchanged, or another holds its key: keep it and find out which, then begin a new one")
+		return r, bailey.Conflict.New("the broker's key cannot sign this: "+why,
+			"the ledger was cut, restored or replaced, or something else has its key: keep it, find out which, then start a new one")
 	}
 	private, err := l.s.readKey(a.Key)
 	if err != nil {
@@ -147,8 +147,8 @@ func (l *clientConn) signText(a brokerRequest) (r signature, err error) {
 }
 
 func noKey(key string, err error) error {
-	return bailey.NotFound.Wrap(err, "the broker has no key "+cmp.Or(key, "of no name")+" for this uid",
-		"restore the broker's directory from a copy, keys and journal of one time; without it no checkpoint can be signed, and a new ledger has to begin")
+	return bailey.NotFound.Wrap(err, "the broker has no key "+cmp.Or(key, "without a name")+" for this uid",
+		"restore the broker's directory from a copy, keys and journal of the same time; without it no checkpoint can be signed, and a new ledger is needed")
 }
 
 // keyDir returns the directory of the keys. Only the broker's user may have access to it.
@@ -180,8 +180,8 @@ func (s *Server) putKey(name string, private ed25519.PrivateKey) error {
 	text := pem.EncodeToMemory(&pem.Block{Type: keyType, Bytes: der})
 	defer clear(text)
 	if err := putFile(dir, name+".pem", text); err != nil {
-		return unavailableError(err, "look at the disk of the broker's directory",
-			"the key was not made: it cannot be written")
+		return unavailableError(err, "check the disk of the broker's directory",
+			"cannot write the key, so it was not made")
 	}
 	return nil
 }
@@ -223,8 +223,8 @@ func (s *Server) readKey(name string) (ed25519.PrivateKey, error) {
 	defer clear(text)
 	private := parsePEM(text)
 	if private == nil || hex.EncodeToString(private.Public().(ed25519.PublicKey)) != name {
-		return nil, bailey.Conflict.New(file+" is not the private key that its name says",
-			"somebody exchanged it: restore it from a copy of the broker's directory")
+		return nil, bailey.Conflict.New(file+" is not the private key that its name states",
+			"restore it from a copy of the broker's directory: it was replaced")
 	}
 	return private, nil
 }

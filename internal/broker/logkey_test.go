@@ -79,7 +79,7 @@ func TestLogKey(t *testing.T) {
 	h.signs(public, firstKeyText("log", public))
 	h.signs(public, checkpoint("log", 3, "a"))
 	refuse := func() {
-		h.unsigned("a smaller size", public, checkpoint("log", 2, "a"), bailey.Conflict, "larger checkpoint before")
+		h.unsigned("a smaller size", public, checkpoint("log", 2, "a"), bailey.Conflict, "larger checkpoint")
 		h.unsigned("a fork", public, checkpoint("log", 3, "b"), bailey.Conflict, "another tree of this size")
 		h.unsigned("another origin", public, checkpoint("gol", 4, "a"), bailey.Conflict, "another log")
 		h.unsigned("a first key again", public, firstKeyText("log", public), bailey.Conflict, "announced")

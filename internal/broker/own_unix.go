@@ -18,9 +18,9 @@ func readPrivate(name string, most int64) ([]byte, error) {
 	return readChecked(name, most, func(st *syscall.Stat_t) string {
 		switch {
 		case int(st.Uid) != os.Geteuid():
-			return "belongs to somebody else"
+			return "belongs to another user"
 		case st.Mode&0o077 != 0:
-			return fmt.Sprintf("has mode %04o: others can read it", st.Mode&0o7777)
+			return fmt.Sprintf("has mode %04o: other users can read it", st.Mode&0o7777)
 		}
 		return ""
 	})
@@ -31,9 +31,9 @@ func readTrusted(name string, most int64) ([]byte, error) {
 	return readChecked(name, most, func(st *syscall.Stat_t) string {
 		switch {
 		case int(st.Uid) != os.Geteuid() && st.Uid != 0:
-			return "belongs to somebody else"
+			return "belongs to another user"
 		case st.Mode&0o022 != 0:
-			return fmt.Sprintf("has mode %04o: others can change it", st.Mode&0o7777)
+			return fmt.Sprintf("has mode %04o: other users can change it", st.Mode&0o7777)
 		}
 		return ""
 	})
@@ -44,9 +44,9 @@ func readChecked(name string, most int64, wrong func(*syscall.Stat_t) string) ([
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		if errors.Is(err, syscall.ELOOP) {
-			err = errors.New("it is a link")
+			err = errors.New("it is a symbolic link")
 		}
-		return nil, unavailableError(err, "put it there, mode 0600, with the broker's user as its owner",
+		return nil, unavailableError(err, "put it there with mode 0600, owned by the broker's user",
 			"%s cannot be read", name)
 	}
 	defer f.Close()
@@ -58,20 +58,20 @@ func readChecked(name string, most int64, wrong func(*syscall.Stat_t) string) ([
 	fault := ""
 	switch {
 	case !ok || !info.Mode().IsRegular():
-		fault = "is no regular file"
+		fault = "is not a regular file"
 	case info.Size() > most:
 		fault = fmt.Sprintf("is over the %d bytes allowed", most)
 	default:
 		fault = wrong(st)
 	}
 	if fault != "" {
-		return nil, bailey.Denied.New(name+" "+fault, "make it a file of the broker's own user: chown, chmod 600")
+		return nil, bailey.Denied.New(name+" "+fault, "make the broker's user its owner and run chmod 600")
 	}
 	b := make([]byte, info.Size())
 	n, err := io.ReadFull(f, b)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		clear(b)
-		return nil, unavailableError(err, "look at the disk", "%s cannot be read", name)
+		return nil, unavailableError(err, "check the disk", "%s cannot be read", name)
 	}
 	return b[:n], nil
 }
@@ -108,13 +108,13 @@ func openJournal(name string) (*os.File, error) {
 		st, ok := info.Sys().(*syscall.Stat_t)
 		switch {
 		case !ok || !info.Mode().IsRegular():
-			fault = "is no regular file"
+			fault = "is not a regular file"
 		case int(st.Uid) != os.Geteuid():
-			fault = "belongs to somebody else"
+			fault = "belongs to another user"
 		case st.Nlink != 1:
-			fault = "has another name as well"
+			fault = "has another hard link"
 		case info.Mode().Perm()&0o077 != 0:
-			fault = fmt.Sprintf("has mode %04o: others could reach it", info.Mode().Perm())
+			fault = fmt.Sprintf("has mode %04o: other users could access it", info.Mode().Perm())
 		}
 	}
 	if err != nil || fault != "" {

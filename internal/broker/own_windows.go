@@ -8,7 +8,7 @@ import (
 
 // errElsewhere is the error of every operation on this system, which has no broker.
 var errElsewhere error = &bailey.Error{Kind: bailey.Unavailable,
-	Message: "there is no broker on Windows: nothing says whose a socket's far end is", Hint: "run it on Linux or macOS"}
+	Message: "the broker does not run on Windows: it cannot identify the process at the other end of a socket", Hint: "run it on Linux or macOS"}
 
 func readPrivate(string, int64) ([]byte, error) { return nil, errElsewhere }
 func readTrusted(string, int64) ([]byte, error) { return nil, errElsewhere }

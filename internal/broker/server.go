@@ -60,7 +60,7 @@ func New(c Config) (*Server, error) {
 	var err error
 	if s.lock, err = lockDir(filepath.Join(c.Dir, lockName)); err != nil {
 		return nil, bailey.Conflict.Wrap(err, "another broker serves "+c.Dir,
-			"end that one, or give this one a directory of its own")
+			"stop that one, or use another directory for this one")
 	}
 	if s.journal, err = readJournal(filepath.Join(c.Dir, journalName), s.Step); err != nil {
 		s.lock.Close()
@@ -106,19 +106,19 @@ func (s *Server) unadmittedLogger() func(uid, pid int) {
 		if more++; time.Since(last) < time.Second {
 			return
 		}
-		s.Log.Warn("a peer that is not admitted", "uid", uid, "pid", pid, "exe", s.exe(pid), "since the last", more)
+		s.Log.Warn("peer not admitted", "uid", uid, "pid", pid, "exe", s.exe(pid), "since the last message", more)
 		last, more = time.Now(), 0
 	}
 }
 
 func notOurs(dir string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return bailey.NotFound.New("the broker's directory "+dir+" is not there",
+		return bailey.NotFound.New("the broker's directory "+dir+" does not exist",
 			"mkdir -m 700 "+dir+", as the broker's own user")
 	}
 	var e *bailey.Error
-	if errors.As(err, &e) && e.Hint == "set BAILEY_HOME to a directory of your own" {
-		return e.Kind.New(e.Message, "run this as the user that it belongs to: runuser -u bailey-broker -- …")
+	if errors.As(err, &e) && e.Hint == "set BAILEY_HOME to a directory that you own" {
+		return e.Kind.New(e.Message, "run this as the owner of the directory: runuser -u bailey-broker -- …")
 	}
 	return err
 }
@@ -195,7 +195,7 @@ func (s *Server) loadApplied() error {
 	last := s.journal.appliedEvent()
 	if last.Digest == "" {
 		return unavailableError(nil, "write "+filepath.Join(s.Dir, TableName)+", then bailey-broker apply --dir "+s.Dir,
-			"no table was applied yet: this broker lends nothing")
+			"no table was applied: this broker lends nothing")
 	}
 	t, err := s.ReadTable()
 	if err != nil {
@@ -203,7 +203,7 @@ func (s *Server) loadApplied() error {
 	}
 	if t.Digest != last.Digest {
 		return deniedError("bailey-broker apply --dir "+s.Dir+" shows the difference and applies it",
-			"%s is not what was applied: it was changed since", TableName)
+			"%s has changed since it was applied", TableName)
 	}
 	s.table.Store(t)
 	return nil
@@ -234,7 +234,7 @@ func (s *Server) Apply(digest string) error {
 		return err
 	}
 	if t.Digest != digest {
-		return bailey.Conflict.New(TableName+" changed meanwhile", "look at it again: bailey-broker apply")
+		return bailey.Conflict.New(TableName+" changed meanwhile", "check it again: bailey-broker apply")
 	}
 	if err := s.journal.appendEvent(event{At: s.Now().UTC(), Event: "apply", Digest: t.Digest, Table: t.Lines(),
 		PID: os.Getpid()}, true); err != nil {
@@ -262,7 +262,7 @@ func (s *Server) serveConn(ctx context.Context, c *peer.Conn) {
 	why := "its connection ended"
 	defer func() { l.endLoan(why) }()
 	if s.live.Add(1) > int64(s.Most) {
-		l.sendRefusal(unavailableError(nil, "wait until calls have ended", "the broker has %d connections already",
+		l.sendRefusal(unavailableError(nil, "wait until other calls have ended", "too many connections: %d",
 			s.Most))
 		return
 	}
@@ -273,7 +273,7 @@ func (s *Server) serveConn(ctx context.Context, c *peer.Conn) {
 				why = "its time was up"
 			}
 			if ctx.Err() != nil {
-				why = "the broker ended"
+				why = "the broker stopped"
 			}
 			return
 		}
@@ -330,9 +330,9 @@ func (l *clientConn) answerMessage(kind byte, payload []byte) error {
 func (l *clientConn) handleMessage(kind byte, payload []byte) (out any, values [][]byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			l.s.Log.Error("the broker broke", "panic", fmt.Sprintf("%T", p), "at", panicCallers())
-			out, values, err = nil, nil, bailey.Internal.New("the broker broke, and lent nothing",
-				"report it with the broker's log")
+			l.s.Log.Error("the broker failed", "panic", fmt.Sprintf("%T", p), "at", panicCallers())
+			out, values, err = nil, nil, bailey.Internal.New("the broker failed and lent nothing",
+				"report this with the broker's log")
 		}
 	}()
 	a, err := readAsk(payload)
@@ -361,8 +361,8 @@ func (l *clientConn) handleMessage(kind byte, payload []byte) (out any, values [
 		out, err = l.signText(a)
 		return out, nil, err
 	}
-	return nil, nil, bailey.Invalid.Errorf("install both of one version of bailey",
-		"the broker knows no message of kind %q", kind)
+	return nil, nil, bailey.Invalid.Errorf("install gateway and broker of one version of bailey",
+		"unknown message of kind %q", kind)
 }
 
 // panicCallers returns the functions of a panic, innermost first.
@@ -400,7 +400,7 @@ func (s *Server) helloAnswer() Hello {
 
 func (l *clientConn) applyTable(a brokerRequest) error {
 	if l.UID != os.Geteuid() {
-		return deniedError("run bailey-broker apply as the broker's own user", "uid %d changes no table of this broker",
+		return deniedError("run bailey-broker apply as the broker's own user", "uid %d may not change this table",
 			l.UID)
 	}
 	return l.s.Apply(a.Digest)

@@ -153,19 +153,19 @@ func TestKubectl(t *testing.T) {
 			w.WriteHeader(http.StatusTemporaryRedirect)
 			return true
 		}, "status 307"},
-		"no JSON": {func(w http.ResponseWriter) bool { io.WriteString(w, value); return true }, "is none"},
+		"no JSON": {func(w http.ResponseWriter) bool { io.WriteString(w, value); return true }, "is not that of an API server"},
 		"no token": {func(w http.ResponseWriter) bool {
 			io.WriteString(w, `{"kind":"TokenRequest","status":{}}`)
 			return true
-		}, "is none"},
+		}, "is not that of an API server"},
 		"no expiry": {func(w http.ResponseWriter) bool {
 			io.WriteString(w, `{"kind":"TokenRequest","status":{"token":"x"}}`)
 			return true
-		}, "is none"},
+		}, "is not that of an API server"},
 		"an endless answer": {func(w http.ResponseWriter) bool {
 			io.WriteString(w, strings.Repeat(value, maxReply/len(value)+1))
 			return true
-		}, "cut short"},
+		}, "truncated"},
 		"its own fault": {func(w http.ResponseWriter) bool { http.Error(w, value, http.StatusInternalServerError); return true }, "status 500"},
 	} {
 		answer(c.reply)
@@ -175,15 +175,15 @@ func TestKubectl(t *testing.T) {
 	put("own", "another\n", 0o600)
 	refused("a credential that does not count", bailey.Unavailable, "status 401")
 	put("own", "own-credential\n", 0o644)
-	refused("a credential that others can read", bailey.Unavailable, "others can read it")
+	refused("a credential that others can read", bailey.Unavailable, "other users can read it")
 	put("own", "own-credential\n", 0o600)
 	put("ca.pem", ca, 0o666)
 	os.Chmod(filepath.Join(h.dir, "ca.pem"), 0o666)
-	refused("an authority that others can change", bailey.Unavailable, "others can change it")
+	refused("an authority that others can change", bailey.Unavailable, "other users can change it")
 	put("ca.pem", "nothing", 0o644)
-	refused("no authority", bailey.Unavailable, "holds no certificate")
+	refused("no authority", bailey.Unavailable, "contains no certificate")
 	put("ca.pem", foreign(t), 0o644)
-	refused("another authority", bailey.Unavailable, "was not reached")
+	refused("another authority", bailey.Unavailable, "cannot reach the API server")
 	put("ca.pem", ca, 0o644)
 	h.lend(loanOf("", nil, "free")).Return()
 }

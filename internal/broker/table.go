@@ -100,7 +100,7 @@ func (t *Table) Lines() (lines []string) {
 }
 
 func (e Entry) String() string {
-	return fmt.Sprintf("%s, for %s, %v, %v", e.summary, cmp.Or(e.Scope, "whatever it is good for"), e.TTL, e.Approval)
+	return fmt.Sprintf("%s, for %s, %v, %v", e.summary, cmp.Or(e.Scope, "anything that it allows"), e.TTL, e.Approval)
 }
 
 // loanScope returns the terms of a loan of the entry.
@@ -134,7 +134,7 @@ func leaseNames(m map[string]Entry) string {
 // checkTable returns an error if the parts of a table do not fit together.
 func (t *Table) checkTable() error {
 	if len(t.Approvers) > maxApprovers || len(t.Leases) > maxLeases {
-		return tableFault("it names over %d approvers or %d leases", maxApprovers, maxLeases)
+		return tableFault("it has more than %d approvers or %d leases", maxApprovers, maxLeases)
 	}
 	if err := t.readKeys(); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (t *Table) checkTable() error {
 			}
 		}
 		if len(able) < e.Approval.Count {
-			return tableFault("lease %s wants %v, and %d of the approvers could give that", name, e.Approval, len(able))
+			return tableFault("lease %s requires %v, but only %d approvers qualify", name, e.Approval, len(able))
 		}
 	}
 	return nil
@@ -165,13 +165,13 @@ func (t *Table) readKeys() error {
 		keys, err := sshsig.ParseKeys([]byte(a.Name + " " + a.Key))
 		switch {
 		case err != nil || len(keys) != 1 || keys[0].Name != a.Name:
-			return tableFault("approver %.60q: the name is a word, and the key the type and the key of a .pub file (%v)", a.Name, err)
+			return tableFault("approver %.60q is malformed: the name must be a word, and the key the type and key of a .pub file (%v)", a.Name, err)
 		case seen[keys[0].Fingerprint()]:
-			return tableFault("the key of approver %s is named twice: one person must not answer as two", a.Name)
+			return tableFault("the key of approver %s is listed twice: one person must not count as two", a.Name)
 		}
 		for _, role := range a.Roles {
 			if !isName(role) {
-				return tableFault("approver %s: %.40q is no role: lower case letters, digits, '.', '_' and '-' are",
+				return tableFault("approver %s: %.40q is not a role: use lower case letters, digits, '.', '_' and '-'",
 					a.Name, role)
 			}
 		}
@@ -193,7 +193,7 @@ func isName(s string) bool {
 
 func tableFault(format string, args ...any) error {
 	return bailey.Invalid.New(TableName+": "+fmt.Sprintf(format, args...),
-		"correct it, then bailey-broker apply; docs/broker.md shows a table")
+		"correct it, then run bailey-broker apply; docs/broker.md shows a table")
 }
 
 func digestOf(text []byte) string {
@@ -224,7 +224,7 @@ func (r *rawValue) UnmarshalYAML(decode func(any) error) error {
 func ParseTable(text []byte, dir string, adapters map[string]Make) (t *Table, err error) {
 	defer func() { // the parser is foreign code; a panic in it counts as an error in the file
 		if p := recover(); p != nil {
-			t, err = nil, tableFault("it does not read")
+			t, err = nil, tableFault("it cannot be parsed")
 		}
 	}()
 	docs, fault := tableLimits.Parse(text)
@@ -234,7 +234,7 @@ func ParseTable(text []byte, dir string, adapters map[string]Make) (t *Table, er
 	case fault != nil:
 		return nil, tableFault("%s", fault.Text)
 	case len(docs) > 1:
-		return nil, tableFault("it holds more than one document")
+		return nil, tableFault("it has more than one document")
 	}
 	var said struct {
 		Admitted  []int               `yaml:"admitted"`
@@ -249,12 +249,12 @@ func ParseTable(text []byte, dir string, adapters map[string]Make) (t *Table, er
 	t = &Table{Digest: digestOf(text), Admitted: said.Admitted, Approvers: said.Approvers, Leases: map[string]Entry{}}
 	for _, uid := range t.Admitted {
 		if uid < 0 {
-			return nil, tableFault("%d is no uid", uid)
+			return nil, tableFault("%d is not a uid", uid)
 		}
 	}
 	for name, r := range said.Leases {
 		if !isName(name) {
-			return nil, tableFault("%.60q is no name of a lease: lower case letters, digits, '.', '_' and '-' are",
+			return nil, tableFault("%.60q is not a lease name: use lower case letters, digits, '.', '_' and '-'",
 				name)
 		}
 		if t.Leases[name], err = readEntry(r, dir, adapters); err != nil {
@@ -271,7 +271,7 @@ func ParseTable(text []byte, dir string, adapters map[string]Make) (t *Table, er
 func readEntry(r rawValue, dir string, adapters map[string]Make) (e Entry, err error) {
 	var parts map[string]rawValue
 	if r.decode == nil {
-		return e, errors.New("it says nothing")
+		return e, errors.New("it is empty")
 	}
 	if err := r.decode(&parts); err != nil {
 		return e, positionError(err)
@@ -281,7 +281,7 @@ func readEntry(r rawValue, dir string, adapters map[string]Make) (e Entry, err e
 	for key, part := range parts {
 		switch {
 		case part.decode == nil:
-			err = fmt.Errorf("%s says nothing", key)
+			err = fmt.Errorf("%s is empty", key)
 		case key == "scope":
 			err = positionError(part.decode(&e.Scope))
 		case key == "ttl":
@@ -290,10 +290,10 @@ func readEntry(r rawValue, dir string, adapters map[string]Make) (e Entry, err e
 			e.Approval, err = readApproval(part)
 			approval = true
 		case adapters[key] == nil:
-			err = fmt.Errorf("%.40q is no part of a lease; there is scope, ttl, approval, and one of %s", key,
+			err = fmt.Errorf("%.40q is not a key of a lease; use scope, ttl, approval, and one of %s", key,
 				adapterNames(adapters))
 		case e.Adapter != "":
-			err = fmt.Errorf("it comes from %s or from %s, and not from both", min(e.Adapter, key), max(e.Adapter, key))
+			err = fmt.Errorf("it has both %s and %s; use one", min(e.Adapter, key), max(e.Adapter, key))
 		default:
 			e.Adapter = key
 			decode := func(into any) error { return positionError(part.decode(into)) }
@@ -307,13 +307,13 @@ func readEntry(r rawValue, dir string, adapters map[string]Make) (e Entry, err e
 	}
 	switch {
 	case e.Adapter == "":
-		return e, fmt.Errorf("it comes from nowhere: name one of %s", adapterNames(adapters))
+		return e, fmt.Errorf("it has no source: add one of %s", adapterNames(adapters))
 	case !approval:
-		return e, errors.New("it does not say what answer it wants: write approval: none, or approval: {level: signed-software, roles: [], count: 1}")
+		return e, errors.New("it has no approval: write approval: none, or approval: {level: signed-software, roles: [], count: 1}")
 	case e.Adapter == "token" && e.Scope == "":
-		return e, errors.New("a token wants a scope in words: nobody can see what it is good for")
+		return e, errors.New("a token needs a scope that describes what it allows")
 	case len(e.Scope) > maxWord || !isPrintable(e.Scope):
-		return e, fmt.Errorf("a scope is one line of at most %d bytes", maxWord)
+		return e, fmt.Errorf("scope must be one line of at most %d bytes", maxWord)
 	}
 	return e, nil
 }
@@ -325,7 +325,7 @@ func readTTL(r rawValue) (time.Duration, error) {
 	}
 	ttl, err := time.ParseDuration(text)
 	if err != nil || ttl < minTTL || ttl > maxTTL || ttl%time.Second != 0 {
-		return 0, fmt.Errorf("a ttl is whole seconds from %v to %v, as in 10m", minTTL, maxTTL)
+		return 0, fmt.Errorf("ttl must be whole seconds from %v to %v, for example 10m", minTTL, maxTTL)
 	}
 	return ttl, nil
 }
@@ -349,9 +349,9 @@ func readApproval(r rawValue) (*Approval, error) {
 	}
 	switch {
 	case a.Level != bailey.SignedSoftware && a.Level != bailey.SignedTouch:
-		return nil, fmt.Errorf("a level is %s or %s: of an answer that nobody signed the broker cannot tell whose it is", bailey.SignedSoftware, bailey.SignedTouch)
+		return nil, fmt.Errorf("level must be %s or %s: the broker cannot tell who gave an unsigned answer", bailey.SignedSoftware, bailey.SignedTouch)
 	case a.Count < 1 || a.Count > maxApprovers:
-		return nil, fmt.Errorf("a count is 1 to %d", maxApprovers)
+		return nil, fmt.Errorf("count must be 1 to %d", maxApprovers)
 	}
 	return a, nil
 }
@@ -364,9 +364,9 @@ func positionError(err error) error {
 	}
 	var at yaml.Error
 	if !errors.As(err, &at) || at.GetToken() == nil || at.GetToken().Position == nil {
-		return tableFault("it does not read")
+		return tableFault("it cannot be parsed")
 	}
-	what := "this does not read"
+	what := "this cannot be parsed"
 	var unknown *yaml.UnknownFieldError
 	var twice *yaml.DuplicateKeyError
 	if errors.As(err, &unknown) || errors.As(err, &twice) { // these messages quote only a key

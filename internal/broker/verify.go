@@ -26,8 +26,8 @@ func (s signer) String() string { return s.name + " " + string(s.level) + " " + 
 func (t *Table) verifyAnswer(a brokerRequest, entries []Entry,
 	now time.Time) (q bailey.Question, by []signer, err error) {
 	if a.Text == "" {
-		return q, nil, deniedError("call again, so that a rule asks a person; a rule with @approval and a level has them sign",
-			"%s is lent for a signed answer alone, and there is none", approvalSubject(a, entries))
+		return q, nil, deniedError("repeat the call, so that a rule asks a person; a rule with @approval and a level requires a signature",
+			"%s is lent only for a signed answer, and there is none", approvalSubject(a, entries))
 	}
 	if q, err = shownAs(a, entries, now); err != nil {
 		return q, nil, err
@@ -44,8 +44,8 @@ func (t *Table) verifyAnswer(a brokerRequest, entries []Entry,
 // shownAs parses the answered text and checks the loan against it.
 func shownAs(a brokerRequest, entries []Entry, now time.Time) (q bailey.Question, err error) {
 	if q, err = approvaltext.Parse(a.Text); err != nil {
-		return q, deniedError("bailey approve ID signs a question; a grant that stands for a while lends nothing that wants an answer of its own",
-			"the text of the answer is none of a question: %v", err)
+		return q, deniedError("sign the question with bailey approve ID; a lasting grant does not cover a credential that requires an answer for each call",
+			"the signed text is not a question: %v", err)
 	}
 	return q, checkQuestion(q, a, entries, now)
 }
@@ -54,18 +54,18 @@ func shownAs(a brokerRequest, entries []Entry, now time.Time) (q bailey.Question
 func checkQuestion(q bailey.Question, a brokerRequest, entries []Entry, now time.Time) error {
 	switch {
 	case string(q.Call) != a.Capability:
-		return deniedError("", "the answer is about %s, and the call is of %s", q.Call, a.Capability)
+		return deniedError("", "the answer is about %s, but the call is of %s", q.Call, a.Capability)
 	case len(q.Leases) != len(a.Wants):
-		return deniedError("", "the answer names %d leases, and the call wants %d", len(q.Leases), len(a.Wants))
+		return deniedError("", "the answer names %d leases, but the call needs %d", len(q.Leases), len(a.Wants))
 	case !now.Before(q.Until):
-		return deniedError("", "the answer counted until %s", q.Until.UTC().Format(time.RFC3339))
+		return deniedError("", "the answer was valid until %s", q.Until.UTC().Format(time.RFC3339))
 	case len(q.Nonce) != 32 || strings.Trim(q.Nonce, "0123456789abcdef") != "":
 		return deniedError("", "the text has no nonce of 32 hexadecimal digits")
 	}
 	for i, l := range q.Leases {
 		w, e := a.Wants[i], entries[i]
 		if l.Name != w.Name || l.Env != w.Env {
-			return deniedError("", "the answer is to lend %q in %q, and the call wants %q in %q", l.Name, l.Env, w.Name,
+			return deniedError("", "the answer is to lend %q in %q, but the call needs %q in %q", l.Name, l.Env, w.Name,
 				w.Env)
 		}
 		if l.Adapter != e.Adapter || l.Scope != e.Scope || l.TTL != e.TTL {
@@ -113,8 +113,8 @@ func (a *Approval) checkMet(by []signer, last error) error {
 	if len(people) >= a.Count {
 		return nil
 	}
-	return bailey.Denied.Wrapf(last, "bailey approve ID --key FILE, by who is an approver in the broker's own table",
-		"the broker wants %v, and of the signatures %d count", a, len(people))
+	return bailey.Denied.Wrapf(last, "sign with bailey approve ID --key FILE as an approver in the broker's own table",
+		"the broker requires %v, but only %d signatures count", a, len(people))
 }
 
 func approvalSubject(a brokerRequest, entries []Entry) string {
@@ -128,7 +128,7 @@ func approvalSubject(a brokerRequest, entries []Entry) string {
 
 func deniedError(hint, format string, args ...any) error {
 	if hint == "" {
-		hint = "call again, so that a person is asked about this call"
+		hint = "repeat the call, so that a person is asked about it"
 	}
 	return bailey.Denied.New(fmt.Sprintf(format, args...), hint)
 }

@@ -128,7 +128,7 @@ func decodeStrict(payload []byte, into any) error {
 }
 
 func malformedError(err error) error {
-	return bailey.Invalid.Wrap(err, "a message between gateway and broker does not read",
+	return bailey.Invalid.Wrap(err, "cannot parse a message between gateway and broker",
 		"use a gateway and a broker of one version")
 }
 
@@ -146,7 +146,7 @@ func plainKeys(payload []byte) error {
 			return nil
 		}
 		if err != nil {
-			return errors.New("it is no JSON")
+			return errors.New("it is not JSON")
 		}
 		if len(open) == 0 && (n > 0 || t != json.Delim('{')) {
 			return errors.New("it is not one object")
@@ -164,7 +164,7 @@ func plainKeys(payload []byte) error {
 		case string:
 			if key {
 				if t == "" || strings.Trim(t, "abcdefghijklmnopqrstuvwxyz") != "" || open[len(open)-1][t] {
-					return fmt.Errorf("the key %.40q stands there twice, or is none", t)
+					return fmt.Errorf("the key %.40q is there twice, or is unknown", t)
 				}
 				open[len(open)-1][t] = true
 				key = false
@@ -172,7 +172,7 @@ func plainKeys(payload []byte) error {
 			}
 		}
 		if len(open) > maxDepth {
-			return errors.New("it is nested too deep")
+			return errors.New("it is nested too deeply")
 		}
 		key = len(open) > 0 && open[len(open)-1] != nil
 	}
@@ -192,11 +192,11 @@ func readAsk(payload []byte) (a brokerRequest, err error) {
 	}
 	switch {
 	case a.Version != version:
-		return brokerRequest{}, bailey.Invalid.Errorf("install both of one version of bailey",
-			"the gateway speaks version %d of the broker's protocol, this broker speaks %d", a.Version, version)
+		return brokerRequest{}, bailey.Invalid.Errorf("install gateway and broker of one version of bailey",
+			"the gateway uses version %d of the broker's protocol, this broker version %d", a.Version, version)
 	case long || len(a.Wants) > maxWants || len(a.IDs) > maxWants || len(a.Signatures) > maxSignatures:
-		return brokerRequest{}, bailey.Invalid.New("a message to the broker is over its bounds",
-			fmt.Sprintf("a call wants at most %d credentials, and an answer carries at most %d signatures", maxWants,
+		return brokerRequest{}, bailey.Invalid.New("a message to the broker is too large",
+			fmt.Sprintf("a call can use at most %d credentials, and an answer can have at most %d signatures", maxWants,
 				maxSignatures))
 	}
 	return a, nil

@@ -44,7 +44,7 @@ func TestHostileClients(t *testing.T) {
 		"no form":      func(c *peer.Conn) error { return c.WriteFrame(askLend, []byte("x")) },
 		"nothing":      func(c *peer.Conn) error { return c.WriteFrame(askLend, []byte(`{"version":1}`)) },
 		"too long":     func(c *peer.Conn) error { _, err := c.Write([]byte{askLend, 0xff, 0xff, 0xff, 0xff}); return err },
-		"an apply of what is not there": func(c *peer.Conn) error {
+		"an apply of what does not exist": func(c *peer.Conn) error {
 			return c.WriteFrame(askApply, []byte(`{"version":1,"digest":"00"}`))
 		},
 	} {

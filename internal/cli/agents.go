@@ -33,14 +33,14 @@ func (a *App) tokenVerb(cmd *cobra.Command, e localapi.Endpoint[apitype.TokenReq
 		return a.issueToken(cmd.Context(), strings.TrimPrefix(cmd.CommandPath(), "bailey "), e, *g)
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&g.scope, "scope", nil, "capabilities that it reaches, as git.status or 'git.*'; all without it")
-	f.StringVar(&g.expires, "expires", "30d", "how long it counts, as 12h or 30d; at most 366d")
+	f.StringSliceVar(&g.scope, "scope", nil, "capabilities that it may call, such as git.status or 'git.*' (default all)")
+	f.StringVar(&g.expires, "expires", "30d", "how long it is valid, for example 12h or 30d; at most 366d")
 	return a.OperatorVerb(cmd)
 }
 
 func (a *App) agentVerb() *cobra.Command {
 	return GroupVerb("agent", "Manage agents that have a name and a token",
-		"Who calls without a token is the agent \"local\". docs/agents.md has more.",
+		"Calls without a token are attributed to the agent \"local\". See docs/agents.md.",
 		a.agentAddVerb(), a.agentRotateVerb(), a.agentRemoveVerb(),
 		QueryVerb(a, &cobra.Command{Use: "list", Short: "List the agents"}, apitype.ListAgents, nil, printAgents))
 }
@@ -48,7 +48,7 @@ func (a *App) agentVerb() *cobra.Command {
 func (a *App) agentAddVerb() *cobra.Command {
 	return a.tokenVerb(&cobra.Command{
 		Use: "add NAME", Short: "Add an agent, and print its token", Args: OneArg("an agent"),
-		Long: "Make an agent known by name, with a token that is shown this once. Receipts and rules have the name.",
+		Long: "Add a named agent and create its token, which is shown only once. Receipts and rules use the name.",
 	}, apitype.AddAgent, &tokenFlags{})
 }
 
@@ -56,9 +56,9 @@ func (a *App) agentRotateVerb() *cobra.Command {
 	var g tokenFlags
 	cmd := a.tokenVerb(&cobra.Command{
 		Use: "rotate NAME", Short: "Replace the tokens of an agent by a new one", Args: OneArg("an agent"),
-		Long: "Give an agent a new token, which reaches what the one before did unless --scope says otherwise. Those that it has end at once, or\nafter --overlap.",
+		Long: "Create a new token for an agent, with the scope of the previous one unless --scope is given. The previous tokens end at once, or\nafter --overlap.",
 	}, apitype.RotateAgent, &g)
-	cmd.Flags().StringVar(&g.overlap, "overlap", "0s", "how long the old ones still count, as 24h")
+	cmd.Flags().StringVar(&g.overlap, "overlap", "0s", "how long the old tokens stay valid, for example 24h")
 	return cmd
 }
 
@@ -67,29 +67,29 @@ func printAgents(w io.Writer, l apitype.AgentList) {
 		return []any{terminal.TableCell(g.Name), "since " + g.At.Format(time.RFC3339)}
 	})
 	if len(l.Agents) == 0 {
-		fmt.Fprintln(w, "no agent is known by name; bailey agent add NAME makes one known")
+		fmt.Fprintln(w, "no named agents; run bailey agent add NAME to add one")
 	}
 }
 
 func (a *App) agentRemoveVerb() *cobra.Command {
 	return a.OperatorVerb(&cobra.Command{
 		Use: "remove NAME", Short: "Remove an agent and its tokens", Args: OneArg("an agent"),
-		Long: "Take an agent away. Its tokens end at once, also for connections that are open.",
+		Long: "Remove an agent. Its tokens end at once, also for open connections.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := terminal.TableCell(args[0])
 			out, err := Operate(cmd.Context(), a, "agent remove", apitype.RemoveAgent, apitype.AgentName{Agent: args[0]},
-				fmt.Sprintf("Take %s away, with its tokens?", name))
+				fmt.Sprintf("Remove %s and its tokens?", name))
 			if err != nil {
 				return err
 			}
-			return a.PrintLine(out, "%s is not known any more, and its tokens have ended\n", name)
+			return a.PrintLine(out, "removed %s; its tokens have ended\n", name)
 		},
 	})
 }
 
 func (a *App) tokensVerb() *cobra.Command {
 	return GroupVerb("token", "Manage the bearer tokens of agents",
-		"A token lets whoever shows it act as an agent, for what its scope has and as long as it counts. docs/agents.md has more.",
+		"A token allows its holder to act as an agent, within its scope and until it expires. See docs/agents.md.",
 		a.tokenAddVerb(), a.tokenRevokeVerb(),
 		QueryVerb(a, &cobra.Command{Use: "list", Short: "List the tokens, and which are valid"}, apitype.ListTokens, nil, printTokens))
 }
@@ -98,11 +98,11 @@ func (a *App) tokenAddVerb() *cobra.Command {
 	var g tokenFlags
 	cmd := a.tokenVerb(&cobra.Command{
 		Use: "add", Short: "Create a token, and print it", Args: cobra.NoArgs,
-		Long: "Make a token for an agent, and print it this once: the gateway keeps its hash alone.",
+		Long: "Create a token for an agent and print it once: the gateway stores only its hash.",
 		Example: `  bailey token add --scope 'git.*' --expires 7d
   bailey token add --agent reviewer`,
 	}, apitype.AddToken, &g)
-	cmd.Flags().StringVar(&g.agent, "agent", apitype.LocalAgent, "whose it is: an agent's `name` (bailey agent list)")
+	cmd.Flags().StringVar(&g.agent, "agent", apitype.LocalAgent, "the agent's `name` (bailey agent list)")
 	return cmd
 }
 
@@ -112,7 +112,7 @@ func printTokens(w io.Writer, l apitype.TokenList) {
 			cmp.Or(strings.Join(t.Scope, ","), "all")}
 	})
 	if len(l.Tokens) == 0 {
-		fmt.Fprintln(w, "no tokens; bailey token add makes one")
+		fmt.Fprintln(w, "no tokens; run bailey token add to create one")
 	}
 }
 
@@ -130,14 +130,14 @@ func tokenState(t apitype.Token, now time.Time) string {
 func (a *App) tokenRevokeVerb() *cobra.Command {
 	return a.OperatorVerb(&cobra.Command{
 		Use: "revoke ID", Short: "Revoke a token", Args: OneArg("a token"),
-		Long: "End a token at once, also for connections that are open: their next call is denied.",
+		Long: "End a token at once, also for open connections: their next call is denied.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := Operate(cmd.Context(), a, "token revoke", apitype.RevokeToken, apitype.ID{ID: args[0]},
-				fmt.Sprintf("End the token %s?", terminal.TableCell(args[0])))
+				fmt.Sprintf("Revoke the token %s?", terminal.TableCell(args[0])))
 			if err != nil {
 				return err
 			}
-			return a.PrintLine(t, "%s of %s has ended\n", t.ID, terminal.TableCell(t.Agent))
+			return a.PrintLine(t, "revoked %s of %s\n", t.ID, terminal.TableCell(t.Agent))
 		},
 	})
 }
@@ -152,19 +152,19 @@ func (a *App) issueToken(ctx context.Context, words string,
 		}
 		d, ok := parseDuration(value)
 		if !ok {
-			return bailey.Invalid.Errorf("as in 30d, 12h, 1d12h", "%q is no length of time", value)
+			return bailey.Invalid.Errorf("write for example 30d, 12h or 1d12h", "%q is not a duration", value)
 		}
 		*seconds = int64(d / time.Second)
 	}
-	reach := "everything that policy allows"
+	reach := "everything that the policy allows"
 	if e.Name == apitype.RotateAgent.Name {
-		reach = "what it reached before"
+		reach = "the same scope as before"
 	}
 	if len(g.scope) > 0 {
 		reach = strings.Join(g.scope, ", ")
 	}
 	t, err := Operate(ctx, a, words, e, r,
-		fmt.Sprintf("Make a token for %s, for %s, that counts for %s?", terminal.TableCell(g.agent),
+		fmt.Sprintf("Create a token for %s, for %s, valid for %s?", terminal.TableCell(g.agent),
 			terminal.TableCell(reach), terminal.TableCell(g.expires)))
 	if err != nil {
 		return err
@@ -173,8 +173,8 @@ func (a *App) issueToken(ctx context.Context, words string,
 		return a.Print(t)
 	}
 	fmt.Fprintln(a.Stdout, t.Bearer)
-	fmt.Fprintf(a.Stderr, `bailey: this is the token %s of %s, until %s, shown this once
-bailey: bailey run, serve and shims take it from %s in the agent's environment; over HTTP it is the header
+	fmt.Fprintf(a.Stderr, `bailey: this is the token %s of %s, valid until %s; it is shown only once
+bailey: bailey run, serve and shims read it from %s in the agent's environment; over HTTP send the header
 bailey:   Authorization: Bearer TOKEN
 `, t.ID, terminal.TableCell(t.Agent), t.Expires.Format(time.RFC3339), localapi.TokenVariable)
 	return nil
@@ -188,16 +188,16 @@ func agentsChange(old, now settings.AgentRules) string {
 			list = append(list, "agents: calls need a token")
 		}
 		if r.Listed > 0 {
-			list = append(list, fmt.Sprintf("agents: are shown %d tools, and search for the rest", r.Listed))
+			list = append(list, fmt.Sprintf("agents: see %d tools and search for the others", r.Listed))
 		}
 		for _, name := range r.Asking {
-			list = append(list, "agents: "+terminal.TableCell(name)+" may ask its person and answer for it")
+			list = append(list, "agents: "+terminal.TableCell(name)+" may ask its person and pass on the answer")
 		}
 		return strings.Join(list, "\n")
 	}
 	words := terminal.Diff(lines(old), lines(now))
 	if old.Required && !now.Required {
-		words += "  ! calls need no token from now on\n"
+		words += "  ! calls no longer need a token\n"
 	}
 	return words
 }

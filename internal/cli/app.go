@@ -51,7 +51,7 @@ func untilSignal() (context.Context, func()) {
 
 // Run runs one command and returns its exit code. It calls stop at the end.
 func Run(ctx context.Context, stop func(), work Local, bare bool, args []string) int {
-	app := &App{Local: work, Bare: bare, After: "bailey receipts list shows what became of an open call"}
+	app := &App{Local: work, Bare: bare, After: "bailey receipts list shows the outcome of an open call"}
 	return runProgram(ctx, stop, app, (*App).Root, args)
 }
 
@@ -92,7 +92,7 @@ func runProgram(ctx context.Context, stop func(), app *App, commands func(*App) 
 }
 
 func outputError(err error) error {
-	return bailey.Unavailable.Wrap(err, "the output was not written", "look at where it goes")
+	return bailey.Unavailable.Wrap(err, "cannot write the output", "check where the output goes")
 }
 
 // ownArgs returns the arguments before --. The arguments after it belong to a tool.
@@ -127,7 +127,7 @@ func (a *App) NewRoot(use, short string) *cobra.Command {
 	root := &cobra.Command{Use: use, Short: short, Version: apitype.Version, SilenceErrors: true, SilenceUsage: true}
 	root.PersistentFlags().BoolVar(&a.JSON, "json", false, "print JSON")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return bailey.Invalid.New(plainFlag(err.Error()), "bailey help lists verbs and flags")
+		return bailey.Invalid.New(plainFlag(err.Error()), "run bailey help for commands and flags")
 	})
 	return root
 }
@@ -380,8 +380,8 @@ func ForInside(cmd *cobra.Command, _ []string) error {
 }
 
 func staysOutside(verb string) error {
-	return bailey.Denied.Errorf("inside there are bailey run, serve and capabilities; a person does the rest in a terminal of theirs",
-		"bailey %s: operator verbs stay outside of the wall, and this is inside", verb)
+	return bailey.Denied.Errorf("inside the agent jail, use bailey run, serve and capabilities; other commands are for a person in a terminal outside",
+		"bailey %s: operator commands are refused inside the agent jail", verb)
 }
 
 // errWriter remembers write errors, because a command whose output was lost must not report success.
@@ -426,15 +426,15 @@ func unknownVerb(cmd *cobra.Command, args []string) error {
 	slices.Sort(verbs)
 	hint := cmd.CommandPath() + " has " + strings.Join(verbs, ", ")
 	if len(args) == 0 {
-		return bailey.Invalid.New(cmd.CommandPath()+" wants a verb", hint)
+		return bailey.Invalid.New(cmd.CommandPath()+" needs a subcommand", hint)
 	}
 	if !cmd.HasParent() && strings.Contains(args[0], ".") {
-		hint = "a capability is called with: bailey run " + args[0]
+		hint = "to call a capability, use: bailey run " + args[0]
 	}
 	if close := cmd.SuggestionsFor(args[0]); len(close) > 0 {
 		hint = "did you mean " + strings.Join(close, ", ") + "?"
 	}
-	return bailey.Invalid.Errorf(hint, "%s has no verb %q", cmd.CommandPath(), args[0])
+	return bailey.Invalid.Errorf(hint, "%s has no command %q", cmd.CommandPath(), args[0])
 }
 
 // plainFlag removes the name of the Go parser from the error for an invalid flag value.
@@ -443,7 +443,7 @@ func plainFlag(why string) string {
 	if !found {
 		return why
 	}
-	return what + ": it is not of the kind that the flag takes"
+	return what + ": the value has the wrong type for this flag"
 }
 
 // Worded adds a kind and a hint to cobra's own errors about arguments and flags.
@@ -451,7 +451,7 @@ func Worded(err error) error {
 	if err == nil || bailey.KindOf(err) != bailey.Internal || !isUsage(err) {
 		return err
 	}
-	return bailey.Invalid.New(err.Error(), "bailey help lists verbs and flags")
+	return bailey.Invalid.New(err.Error(), "run bailey help for commands and flags")
 }
 
 // benchProgram is the name of the program with the benchmarks.
@@ -461,8 +461,8 @@ const benchProgram = "bailey-bench"
 func (a *App) benchVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "bench", Short: "Measure the gate on this machine", DisableFlagParsing: true,
-		Long: `Measure the gate on this machine. The benchmarks are a program of their own, bailey-bench, which this
-command starts with all its arguments: bailey bench --help lists them.`,
+		Long: `Measure the gate on this machine. The benchmarks are in a separate program, bailey-bench, which this
+command starts with all its arguments: see bailey bench --help.`,
 		RunE: func(_ *cobra.Command, args []string) error { return a.execBench(args) },
 	}
 }

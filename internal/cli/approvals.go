@@ -24,7 +24,7 @@ import (
 func (a *App) approvalsVerb() *cobra.Command {
 	list := a.approvalsList()
 	cmd := GroupVerb("approvals", "List and show questions that wait for a person",
-		"List and show the questions that rules ask. A question is answered by bailey approve and bailey deny.",
+		"List and show the questions that rules ask. Answer them with bailey approve and bailey deny.",
 		list, a.approvalsShow(), a.approvalsServe())
 	cmd.Args, cmd.RunE = cobra.NoArgs, list.RunE
 	return cmd
@@ -33,10 +33,10 @@ func (a *App) approvalsVerb() *cobra.Command {
 func (a *App) approvalsList() *cobra.Command {
 	return QueryVerb(a, &cobra.Command{
 		Use: "list", Short: "List the open questions, oldest first",
-		Long: "List what waits for a person, and what was granted and waits for its call to come back. Questions about the same call\nof several sessions stand together.",
+		Long: "List questions that wait for an answer, and approvals that wait for their call to be repeated. Questions of several\nsessions about the same call are grouped.",
 	}, apitype.ListQuestions, nil, func(w io.Writer, l apitype.QuestionList) {
 		if len(l.Approvals) == 0 {
-			fmt.Fprintln(w, "no question is open")
+			fmt.Fprintln(w, "no questions are open")
 		}
 		last := ""
 		PrintTable(w, "", l.Approvals, func(q apitype.OpenQuestion) []any {
@@ -55,14 +55,14 @@ func (a *App) approvalsList() *cobra.Command {
 func (a *App) approvalsShow() *cobra.Command {
 	var plain bool
 	cmd := &cobra.Command{
-		Use: "show ID", Short: "Show everything about a question",
-		Long: `Show a question whole: the text that an answer binds, and what it takes to grant it, or how it ended. docs/approvals.md
-says how to read the text.
+		Use: "show ID", Short: "Show everything a question asks",
+		Long: `Show a question: the text that an answer is bound to, and what is needed to approve it, or its outcome. docs/approvals.md
+explains the text.
 
-With --text it prints the text alone, byte for byte, which is what is signed:
+With --text, print only the text, byte for byte, which is what gets signed:
 
   bailey approvals show ID --text | ssh-keygen -Y sign -n approval@bailey -f KEY > FILE`,
-		Args: OneArg("a question: bailey approvals list"),
+		Args: OneArg("a question: see bailey approvals list"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.Client()
 			if err != nil {
@@ -79,7 +79,7 @@ With --text it prints the text alone, byte for byte, which is what is signed:
 			return a.PrintLine(q, "%s", text)
 		},
 	}
-	cmd.Flags().BoolVar(&plain, "text", false, "the text alone, as it is signed")
+	cmd.Flags().BoolVar(&plain, "text", false, "print only the text that gets signed")
 	return cmd
 }
 
@@ -92,7 +92,7 @@ func questionOf(ctx context.Context, c *localapi.Client, id string) (apitype.Ope
 	}
 	if len(l.Approvals) != 1 {
 		return apitype.OpenQuestion{},
-			bailey.Internal.New("the gateway answered with another number of questions than one",
+			bailey.Internal.New("the gateway did not answer with exactly one question",
 				"")
 	}
 	return l.Approvals[0].Read(id)
@@ -125,14 +125,14 @@ with --signature elsewhere, over what bailey approvals show ID --text prints.
 With --for the grant stands: so long the rules that ask let the same capability of the same agent through, whatever its
 arguments. What is signed then is the grant's own text. bailey grants lists and revokes what stands.`,
 		Example: "  bailey approve a-… --key ~/.ssh/id_ed25519_sk\n  bailey approve a-… --for 1h",
-		Args:    someArgs("a question: bailey approvals list"),
+		Args:    someArgs("a question: see bailey approvals list"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case how.key != "" && how.signature != "":
-				return bailey.Invalid.New("--key and --signature exclude each other", "bailey approve --help")
+				return bailey.Invalid.New("--key and --signature cannot be combined", "see bailey approve --help")
 			case how.signature != "" && (len(args) > 1 || how.long != ""):
-				return bailey.Invalid.New("a signature made elsewhere is of one question's text",
-					"name one question, without --for; or sign with --key")
+				return bailey.Invalid.New("a signature made elsewhere covers the text of one question",
+					"name one question without --for, or sign with --key")
 			}
 			for _, id := range args {
 				if err := a.approveQuestion(cmd.Context(), id, how); err != nil {
@@ -145,7 +145,7 @@ arguments. What is signed then is the grant's own text. bailey grants lists and 
 	f := cmd.Flags()
 	f.StringVar(&how.key, "key", "", "sign with this SSH key, a `file`")
 	f.StringVar(&how.signature, "signature", "", "a detached SSH signature of the text, a `file`")
-	f.StringVar(&how.long, "for", "", "let the grant stand for this `long`, as in 1h30m; at most a day")
+	f.StringVar(&how.long, "for", "", "grant for this `long`, for example 1h30m; at most a day")
 	return a.OperatorVerb(cmd)
 }
 
@@ -159,7 +159,7 @@ func (a *App) approveQuestion(ctx context.Context, id string, how answerFlags) e
 	case err != nil:
 		return err
 	case q.State == apitype.StateOver:
-		return bailey.NotFound.Errorf("bailey approvals list shows those that are",
+		return bailey.NotFound.Errorf("run bailey approvals list to show the open questions",
 			"no question %q is open: %s", id, terminal.CutLine(q.Ended))
 	}
 	a.Explain(q.Summary())
@@ -201,9 +201,9 @@ func (a *App) printAnswer(out answerResult) error {
 func (out answerResult) text() string {
 	switch {
 	case out.Granted && out.waited:
-		return "granted: the policy of now decides, and the call goes on"
+		return "approved: the call goes on if the current policy allows it"
 	case out.Granted:
-		return "granted: nobody waits for it now, and the same call runs once when it comes again"
+		return "approved: no caller waits for it, so the same call runs once when it is repeated"
 	case out.Settled:
 		return "denied"
 	}
@@ -217,8 +217,8 @@ func signAnswer(ctx context.Context, key, text string) (string, error) {
 	var out bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(text), &out, os.Stderr
 	if err := cmd.Run(); err != nil {
-		return "", bailey.Unavailable.Wrapf(err, "see what it says; a signature made elsewhere is taken with --signature",
-			"ssh-keygen did not sign with %s", terminal.CutLine(key))
+		return "", bailey.Unavailable.Wrapf(err, "read its output; to use a signature made elsewhere, give --signature",
+			"ssh-keygen could not sign with %s", terminal.CutLine(key))
 	}
 	return out.String(), nil
 }
@@ -227,13 +227,13 @@ func (a *App) denyVerb() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use: "deny ID…", Short: "Deny a question",
-		Long: `Refuse a question: its call ends, and the same call is answered so for ten minutes. What was granted and has not run yet is
-taken back. Everybody may. The reason is told to the agent, and stands in the ledger.`,
-		Args: someArgs("a question: bailey approvals list"),
+		Long: `Deny a question: its call ends, and the same call is denied for ten minutes. An approval that was not used yet is taken
+back. Anyone may deny. The agent is told the reason, and the ledger records it.`,
+		Args: someArgs("a question: see bailey approvals list"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(reason) > apitype.MaxDenial || !utf8.ValidString(reason) {
-				return bailey.Invalid.Errorf("say less, or nothing",
-					"a reason is at most %d bytes of UTF-8", apitype.MaxDenial)
+				return bailey.Invalid.Errorf("shorten or omit it",
+					"a reason must be at most %d bytes of UTF-8", apitype.MaxDenial)
 			}
 			c, err := a.Client()
 			if err != nil {
@@ -252,14 +252,14 @@ taken back. Everybody may. The reason is told to the agent, and stands in the le
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, in words for the agent")
+	cmd.Flags().StringVar(&reason, "reason", "", "the reason, shown to the agent")
 	return cmd
 }
 
 func (a *App) grantsVerb() *cobra.Command {
 	list := a.grantsList()
 	cmd := GroupVerb("grants", "Manage grants that last for some time",
-		"List and revoke grants that stand. One is given by bailey approve ID --for.", list, a.grantsRevoke())
+		"List and revoke active grants. Create one with bailey approve ID --for.", list, a.grantsRevoke())
 	cmd.Args, cmd.RunE = cobra.NoArgs, list.RunE
 	return cmd
 }
@@ -268,7 +268,7 @@ func (a *App) grantsList() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the grants, oldest first"}
 	return QueryVerb(a, cmd, apitype.ListGrants, nil, func(w io.Writer, l apitype.GrantList) {
 		if len(l.Grants) == 0 {
-			fmt.Fprintln(w, "no grant stands")
+			fmt.Fprintln(w, "no grants are active")
 		}
 		PrintTable(w, "", l.Grants, func(g apitype.StandingGrant) []any {
 			return []any{g.ID, terminal.TableCell(string(g.Capability)), "of " + terminal.TableCell(g.Agent),
@@ -290,7 +290,7 @@ func (a *App) grantsRevoke() *cobra.Command {
 	return a.OperatorVerb(&cobra.Command{
 		Use: "revoke ID…", Short: "Revoke a grant",
 		Long: "End a grant: the next call that its rules ask about is asked about, and so is one that it let through and that did not run yet.",
-		Args: someArgs("a grant: bailey grants list"),
+		Args: someArgs("a grant: see bailey grants list"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			op, c, err := a.OperatorClient("grants")
 			if err != nil {
@@ -314,7 +314,7 @@ func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Op
 	how answerFlags) error {
 	long, ok := parseDuration(how.long)
 	if !ok {
-		return bailey.Invalid.Errorf("as in --for 1h30m", "--for %s is no length of time", terminal.CutLine(how.long))
+		return bailey.Invalid.Errorf("write --for 1h30m", "--for %s is not a duration", terminal.CutLine(how.long))
 	}
 	d, err := apitype.DraftGrant.Ask(ctx, c, apitype.GrantDraftRequest{ID: q.ID, Seconds: int64(long / time.Second)})
 	if err != nil {
@@ -322,14 +322,14 @@ func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Op
 	}
 	g, err := approvaltext.ParseGrant(d.Text)
 	if err != nil || g.Capability != q.Call || g.Principal.Agent != q.Agent || time.Until(g.Until) > long+time.Minute {
-		return bailey.Denied.Wrap(err, "the gateway drafted another grant than was asked for",
-			"do not give it; bailey gateway stop")
+		return bailey.Denied.Wrap(err, "the gateway drafted another grant than the one requested",
+			"do not approve it; run: bailey gateway stop")
 	}
 	a.Explain(fmt.Sprintf(
-		"\nThe grant would let every %s of %s through that %s asks about, whatever its arguments, until %s.\n",
+		"\nThe grant would allow every %s of %s that %s asks about, with any arguments, until %s.\n",
 		terminal.Shown(string(g.Capability)), terminal.Shown(g.Principal.Agent), askingRules(g.Rules),
 		g.Until.Local().Format(time.DateTime)))
-	if err := a.Confirm(ctx, "Let it stand?"); err != nil {
+	if err := a.Confirm(ctx, "Give this grant?"); err != nil {
 		return err
 	}
 	signature, err := how.signatureOf(ctx, d.Text)
@@ -341,6 +341,6 @@ func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Op
 	if err != nil {
 		return err
 	}
-	return a.PrintLine(out, "granted until %s: bailey grants revoke %s ends it before\n",
+	return a.PrintLine(out, "granted until %s; to end it earlier: bailey grants revoke %s\n",
 		out.Until.Local().Format(time.DateTime), out.ID)
 }

@@ -107,7 +107,7 @@ func (h *answersHTTP) newHandler() http.Handler {
 		case h.room <- struct{}{}:
 			defer func() { <-h.room }()
 		default:
-			h.writeResponse(out, r, nil, bailey.Unavailable.New("too many requests are open", "ask again in a moment"))
+			h.writeResponse(out, r, nil, bailey.Unavailable.New("too many requests are open", "try again in a moment"))
 			return
 		}
 		if err := h.checkRequest(r); err != nil {
@@ -118,8 +118,8 @@ func (h *answersHTTP) newHandler() http.Handler {
 			s.Known()
 		}
 		if _, pattern := mux.Handler(r); pattern == "" {
-			h.writeResponse(out, r, nil, bailey.NotFound.New("there is no such thing here",
-				"docs/approvals.md has the requests"))
+			h.writeResponse(out, r, nil, bailey.NotFound.New("no such page",
+				"see docs/approvals.md for the requests"))
 			return
 		}
 		mux.ServeHTTP(out, r)
@@ -129,18 +129,18 @@ func (h *answersHTTP) newHandler() http.Handler {
 // checkRequest rejects a request with an unknown Host or Origin header, or without the token.
 func (h *answersHTTP) checkRequest(r *http.Request) error {
 	if !slices.ContainsFunc(h.hosts, func(host string) bool { return strings.EqualFold(host, r.Host) }) {
-		return turnedAway(http.StatusMisdirectedRequest, bailey.Denied, "this door is not reached by that name",
+		return turnedAway(http.StatusMisdirectedRequest, bailey.Denied, "this server does not answer to that host name",
 			"use its own address, or start it with --host")
 	}
 	if origins, ok := r.Header["Origin"]; ok && (len(origins) != 1 || !slices.Contains(h.origins, origins[0])) {
-		return turnedAway(http.StatusForbidden, bailey.Denied, "pages of that origin have no business here",
-			"start it with --origin")
+		return turnedAway(http.StatusForbidden, bailey.Denied, "pages of that origin are not allowed",
+			"start the server with --origin")
 	}
 	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	want, got := sha256.Sum256([]byte(h.token)), sha256.Sum256([]byte(given))
 	if !ok || len(r.Header["Authorization"]) != 1 || subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
-		return turnedAway(http.StatusUnauthorized, bailey.Denied, "the token is missing or another one",
-			"Authorization: Bearer TOKEN, as in --token-file")
+		return turnedAway(http.StatusUnauthorized, bailey.Denied, "the token is missing or wrong",
+			"send Authorization: Bearer TOKEN with the token of --token-file")
 	}
 	return nil
 }
@@ -191,16 +191,16 @@ type httpAnswer struct {
 
 func (h *answersHTTP) answerQuestion(r *http.Request) (any, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, turnedAway(http.StatusUnsupportedMediaType, bailey.Invalid, "an answer is application/json",
+		return nil, turnedAway(http.StatusUnsupportedMediaType, bailey.Invalid, "the answer must be application/json",
 			"set Content-Type")
 	}
 	body, err := io.ReadAll(r.Body)
 	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
 		return nil, turnedAway(http.StatusRequestEntityTooLarge, bailey.Invalid,
-			fmt.Sprintf("an answer is at most %d bytes", maxAnswer), "send the signature and nothing else")
+			fmt.Sprintf("an answer must be at most %d bytes", maxAnswer), "send only the signature")
 	}
 	if err != nil {
-		return nil, bailey.Invalid.Wrap(err, "the answer is not whole", "")
+		return nil, bailey.Invalid.Wrap(err, "the answer is incomplete", "")
 	}
 	a, err := parseHTTPAnswer(body)
 	if err != nil {
@@ -221,22 +221,22 @@ func (h *answersHTTP) answerQuestion(r *http.Request) (any, error) {
 // never counts as an operator.
 func parseHTTPAnswer(body []byte) (a httpAnswer, err error) {
 	if err := checkJSONKeys(body, "digest", "grant", "signature", "reason"); err != nil {
-		return a, bailey.Invalid.New("the answer is not one: "+err.Error(),
-			`{"digest": "…", "grant": true, "signature": "-----BEGIN SSH SIGNATURE-----…"}, or {"grant": false, "reason": "…"}`)
+		return a, bailey.Invalid.New("the answer is malformed: "+err.Error(),
+			`send {"digest": "…", "grant": true, "signature": "-----BEGIN SSH SIGNATURE-----…"}, or {"grant": false, "reason": "…"}`)
 	}
 	if err := strictjson.Decode(body, &a); err != nil {
-		return a, bailey.Invalid.Wrap(err, "the answer is not one", "docs/approvals.md has the requests")
+		return a, bailey.Invalid.Wrap(err, "the answer is malformed", "see docs/approvals.md for the requests")
 	}
 	switch {
 	case a.Grant && a.Signature == "":
-		return a, bailey.Denied.New("a grant over HTTP has to be signed, and this one is not",
-			"ssh-keygen -Y sign -n approval@bailey signs the question's text")
+		return a, bailey.Denied.New("an approval over HTTP must be signed, but this one is not",
+			"sign the question's text with ssh-keygen -Y sign -n approval@bailey")
 	case a.Grant && a.Reason != "":
-		return a, bailey.Invalid.New("a grant has no reason", "leave it out")
+		return a, bailey.Invalid.New("an approval must not have a reason", "leave it out")
 	case !a.Grant && (a.Signature != "" || a.Digest != ""):
-		return a, bailey.Invalid.New("a denial has neither digest nor signature", "leave them out; or set grant")
+		return a, bailey.Invalid.New("a denial must not have a digest or a signature", "leave them out, or set grant")
 	case len(a.Reason) > apitype.MaxDenial:
-		return a, bailey.Invalid.Errorf("say less, or nothing", "a reason is at most %d bytes", apitype.MaxDenial)
+		return a, bailey.Invalid.Errorf("shorten or omit it", "a reason must be at most %d bytes", apitype.MaxDenial)
 	}
 	return a, nil
 }
@@ -249,20 +249,20 @@ func checkJSONKeys(body []byte, keys ...string) error {
 	}
 	members, ok := strictjson.Members(body)
 	if !ok {
-		return errors.New("it is no object")
+		return errors.New("it is not an object")
 	}
 	granted := false
 	for _, m := range members {
 		switch {
 		case !slices.Contains(keys, m.Name):
-			return fmt.Errorf("it has a key %.40q", m.Name)
+			return fmt.Errorf("it has an unknown key %.40q", m.Name)
 		case string(m.Value) == "null":
-			return fmt.Errorf("its %s is nothing", m.Name)
+			return fmt.Errorf("its %s is empty", m.Name)
 		}
 		granted = granted || m.Name == "grant"
 	}
 	if !granted {
-		return errors.New("it does not say grant")
+		return errors.New("it has no key grant")
 	}
 	return nil
 }
@@ -288,8 +288,8 @@ there is a certificate; then --host says by which names it is reached. A page of
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.serveAnswers(cmd.Context(), d) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&d.at, "listen", "127.0.0.1:0", "the `address` and port")
-	f.StringVar(&d.token, "token-file", "", "a `file` with the token, 0600")
+	f.StringVar(&d.at, "listen", "127.0.0.1:0", "listen on this `address` and port")
+	f.StringVar(&d.token, "token-file", "", "a `file` with the token, mode 0600")
 	d.addFlags(cmd)
 	return a.OperatorVerb(cmd)
 }
@@ -300,7 +300,7 @@ func (a *App) serveAnswers(ctx context.Context, d answersConfig) error {
 		return err
 	}
 	if d.token == "" {
-		return bailey.Invalid.New("there is no --token-file", "name a file; one that is not there is made")
+		return bailey.Invalid.New("--token-file is missing", "name a file; it is created if it does not exist")
 	}
 	if err := d.checkAddress(d.at); err != nil {
 		return err
@@ -313,7 +313,7 @@ func (a *App) serveAnswers(ctx context.Context, d answersConfig) error {
 	if err != nil {
 		return err
 	}
-	if err := a.Confirm(ctx, fmt.Sprintf("Take signed answers at %s?", terminal.Shown(d.at))); err != nil {
+	if err := a.Confirm(ctx, fmt.Sprintf("Accept signed answers at %s?", terminal.Shown(d.at))); err != nil {
 		return err
 	}
 	l, err := d.openListener(d.at)
@@ -327,7 +327,7 @@ func (a *App) serveAnswers(ctx context.Context, d answersConfig) error {
 	}
 	h := &answersHTTP{client: c, operator: op, token: token, room: make(chan struct{}, maxHTTPOpen)}
 	h.hosts, h.origins = d.allowedHosts(l.Addr())
-	fmt.Fprintf(a.Stderr, "bailey: answers are taken at %s://%s\n", d.urlScheme(), l.Addr())
+	fmt.Fprintf(a.Stderr, "bailey: accepting answers at %s://%s\n", d.urlScheme(), l.Addr())
 	if l, err = d.wrapTLS(l); err != nil {
 		return err
 	}
@@ -344,10 +344,10 @@ func httpToken(name string) (string, error) {
 		return makeToken(name)
 	}
 	bad := func(why, cure string, err error) error {
-		return bailey.Denied.Wrap(err, "the token's file "+terminal.Shown(name)+" "+why, cure)
+		return bailey.Denied.Wrap(err, "the token file "+terminal.Shown(name)+" "+why, cure)
 	}
 	if err != nil {
-		return "", bad("cannot be read", "name a regular file of your own, or none", err)
+		return "", bad("cannot be read", "name a regular file that you own, or one that does not exist", err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
@@ -355,9 +355,9 @@ func httpToken(name string) (string, error) {
 	case err != nil:
 		return "", err
 	case !info.Mode().IsRegular():
-		return "", bad("is no regular file", "name a regular file of your own, or none", nil)
+		return "", bad("is not a regular file", "name a regular file that you own, or one that does not exist", nil)
 	case safefile.Wide(info):
-		return "", bad("can be read by others", "chmod 600 it, and put another token in it", nil)
+		return "", bad("can be read by others", "chmod 600 it and replace the token in it", nil)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxToken+1))
 	if err != nil {
@@ -366,8 +366,8 @@ func httpToken(name string) (string, error) {
 	token := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
 	if len(token) < minToken || len(b) > maxToken ||
 		strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", bad(fmt.Sprintf("holds no token: that is a line of %d to %d printable characters", minToken,
-			maxToken), "take the file away, and the next start makes another", nil)
+		return "", bad(fmt.Sprintf("contains no token: it must be one line of %d to %d printable characters", minToken,
+			maxToken), "remove the file; the next start creates a new one", nil)
 	}
 	return token, nil
 }
@@ -377,8 +377,8 @@ func makeToken(name string) (string, error) {
 	rand.Read(b[:]) // never fails (crypto/rand)
 	token := hex.EncodeToString(b[:])
 	if err := safefile.Create(name, []byte(token+"\n"), 0o600); err != nil {
-		return "", bailey.Unavailable.Wrap(err, "the token's file "+terminal.Shown(name)+" cannot be made",
-			"name a file in a directory that you may write")
+		return "", bailey.Unavailable.Wrap(err, "the token file "+terminal.Shown(name)+" cannot be created",
+			"name a file in a directory that you can write")
 	}
 	return token, nil
 }
@@ -393,18 +393,18 @@ func (l *httpFlags) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&l.cert, "cert", "", "a certificate, a PEM `file`")
 	f.StringVar(&l.key, "key", "", "its key, a PEM `file`")
-	f.StringArrayVar(&l.hosts, "host", nil, "a `name`, with its port, that the door is reached by")
+	f.StringArrayVar(&l.hosts, "host", nil, "a `name`, with its port, by which the server is reached")
 	f.StringArrayVar(&l.origins, "origin", nil, "an `origin` whose pages may ask, as https://console.example")
 }
 
 // checkAddress returns an error if other machines could reach the address without TLS.
 func (l *httpFlags) checkAddress(address string) error {
 	if (l.cert == "") != (l.key == "") {
-		return bailey.Invalid.New("--cert and --key go together", "give both, or neither")
+		return bailey.Invalid.New("--cert and --key must be used together", "give both, or neither")
 	}
 	if err := CheckLoopback(address); err != nil && l.cert == "" {
 		return bailey.Invalid.New(terminal.Shown(address)+
-			" is no loopback address and port, and there is no certificate",
+			" is not a loopback address and port, and there is no certificate",
 			"listen on 127.0.0.1:PORT, or give --cert and --key")
 	}
 	return nil
@@ -415,8 +415,8 @@ func (l *httpFlags) checkAddress(address string) error {
 func (l *httpFlags) openListener(address string) (net.Listener, error) {
 	at, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, bailey.Unavailable.Wrap(err, "nothing can listen on "+terminal.Shown(address),
-			"name another address")
+		return nil, bailey.Unavailable.Wrap(err, "cannot listen on "+terminal.Shown(address),
+			"use another address")
 	}
 	return strangers.New(strangers.Usual).Listener(at, nil), nil
 }
@@ -428,8 +428,8 @@ func (l *httpFlags) wrapTLS(at net.Listener) (net.Listener, error) {
 	}
 	pair, err := tls.LoadX509KeyPair(l.cert, l.key)
 	if err != nil {
-		return nil, bailey.Invalid.Wrap(err, "the certificate cannot be used",
-			"--cert and --key are PEM files that belong together")
+		return nil, bailey.Invalid.Wrap(err, "cannot use the certificate",
+			"give matching PEM files with --cert and --key")
 	}
 	return tls.NewListener(at,
 		&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
@@ -465,6 +465,6 @@ func CheckLoopback(addr string) error {
 		return nil
 	}
 	return bailey.Invalid.Wrap(err,
-		terminal.Shown(addr)+" is no loopback address and port, and there is no certificate",
+		terminal.Shown(addr)+" is not a loopback address and port, and there is no certificate",
 		"listen on 127.0.0.1:PORT, or give --tls-cert and --tls-key")
 }

@@ -62,7 +62,7 @@ func hookLine(files []settingsFile, ours func(command string) bool) (string, err
 	for _, f := range files {
 		text, err := ReadConfig(f.path)
 		if err != nil {
-			return "", fmt.Errorf("%s cannot be read: %w", f.path, err)
+			return "", fmt.Errorf("cannot read %s: %w", f.path, err)
 		}
 		if text == nil {
 			continue
@@ -70,7 +70,7 @@ func hookLine(files []settingsFile, ours func(command string) bool) (string, err
 		s, err := readHooks(text)
 		switch {
 		case err != nil:
-			return "", fmt.Errorf("%s cannot be read as settings: %w", f.path, err)
+			return "", fmt.Errorf("cannot parse the settings in %s: %w", f.path, err)
 		case s.disabled:
 			return "", fmt.Errorf("%s has disableAllHooks", f.path)
 		case f.managed && s.onlyManaged:
@@ -83,9 +83,9 @@ func hookLine(files []settingsFile, ours func(command string) bool) (string, err
 			case ok && ours(word):
 				line = l
 			case !ok && strings.HasSuffix(l, oldJudge):
-				other = fmt.Errorf("%s runs %q, which lets everything through if that bailey is not there: run bailey init --claude-code --undo, then bailey init --claude-code", f.path, l)
+				other = fmt.Errorf("%s runs %q, which allows everything if that bailey is missing: run bailey init --claude-code --undo, then bailey init --claude-code", f.path, l)
 			case ok || strings.Contains(l, "judge claude-code"):
-				other = fmt.Errorf("%s runs %q, which is not this program: another program answers", f.path, l)
+				other = fmt.Errorf("%s runs %q, which is another program than this one", f.path, l)
 			}
 		}
 	}
@@ -95,9 +95,9 @@ func hookLine(files []settingsFile, ours func(command string) bool) (string, err
 	case other != nil:
 		return "", other
 	case onlyManaged:
-		return "", errors.New("hooks are managed for this machine, and Bailey's is none of them")
+		return "", errors.New("hooks are managed for this machine, and Bailey's is not among them")
 	}
-	return "", errors.New("none of its settings asks bailey judge before every tool")
+	return "", errors.New("none of its settings runs bailey judge before every tool")
 }
 
 // hookSettings holds the relevant settings of one file.
@@ -183,16 +183,16 @@ func IsSelf(command string) bool {
 }
 
 // leftAlone stands for the answer {}: Claude Code then applies its own rules.
-const leftAlone = "left to it"
+const leftAlone = "left to the agent"
 
 // hookTrials are uses of tools for which no policy can change the answer.
 var hookTrials = []struct {
 	name, what, tool, input string
 	want                    []string
 }{
-	{"deny", "an operator verb in a shell", "Bash", `{"command":"bailey approve a-0000000000000000"}`,
+	{"deny", "an operator command in a shell", "Bash", `{"command":"bailey approve a-0000000000000000"}`,
 		[]string{"deny"}},
-	{"allow", "a list of things to do", "TodoWrite", `{"todos":[]}`, []string{"allow", leftAlone}},
+	{"allow", "a to-do list", "TodoWrite", `{"todos":[]}`, []string{"allow", leftAlone}},
 }
 
 // tryHook runs the line as Claude Code does. The error describes a wrong answer.
@@ -200,12 +200,12 @@ func tryHook(ctx context.Context, line, dir string, patience time.Duration) (tri
 	for _, h := range hookTrials {
 		said, why := askHook(ctx, line, dir, h.tool, h.input, patience)
 		t := apitype.Trial{Name: "hook " + h.name, Held: slices.Contains(h.want, said),
-			Tried: fmt.Sprintf("asked it for %s: %s", h.what, said)}
+			Tried: fmt.Sprintf("ran it for %s: %s", h.what, said)}
 		if why != nil {
-			t.Tried = fmt.Sprintf("asked it for %s: %v", h.what, why)
+			t.Tried = fmt.Sprintf("ran it for %s: %v", h.what, why)
 		}
 		if tried = append(tried, t); !t.Held {
-			return tried, fmt.Errorf("its hook should %s %s, and does not: %s", h.name, h.what, t.Tried)
+			return tried, fmt.Errorf("its hook should %s %s, but does not: %s", h.name, h.what, t.Tried)
 		}
 	}
 	return tried, nil
@@ -247,7 +247,7 @@ func askHook(ctx context.Context, line, dir, tool, input string, patience time.D
 		return leftAlone, nil
 	}
 	if err := json.Unmarshal(said.Bytes(), &answer); err != nil || answer.Output.Event != "PreToolUse" {
-		return "", fmt.Errorf("it said %s", terminal.CutLine(fmt.Sprintf("%.200q", said.String())))
+		return "", fmt.Errorf("it answered %s", terminal.CutLine(fmt.Sprintf("%.200q", said.String())))
 	}
 	if !slices.Contains([]string{"allow", "ask", "deny"}, answer.Output.Decision) {
 		return "", fmt.Errorf("it decided %s", terminal.CutLine(fmt.Sprintf("%.200q", answer.Output.Decision)))

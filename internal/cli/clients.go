@@ -83,7 +83,7 @@ var (
 
 // agentClients returns the clients that init supports, in the order of its flags.
 func agentClients() []agentClient {
-	const serves, hooks = "starts bailey serve", "asks bailey judge before each use of a tool"
+	const serves, hooks = "starts bailey serve", "runs bailey judge before each use of a tool"
 	server := func(variable, dir, file string, e fileEntry) entryLocation {
 		return entryLocation{variable, dir, file, e, serves, "no longer " + serves, false}
 	}
@@ -96,18 +96,18 @@ func agentClients() []agentClient {
 			"project": {server("", "", ".mcp.json", mcpServers), hook("", "settings.local.json")},
 			"user": {server("CLAUDE_CONFIG_DIR", "", ".claude.json", mcpServers),
 				hook("CLAUDE_CONFIG_DIR", "settings.json")},
-		}, "Claude Code finds Bailey by %s: start claude there once and accept the server, then claude mcp list says it is connected"},
+		}, "Claude Code finds Bailey by %s: start claude there once and accept the server; claude mcp list then shows it as connected"},
 		{"cursor", "Cursor", "cursor", map[string][]entryLocation{
 			"project": {server("", ".cursor", "mcp.json", mcpServers)},
 			"user":    {server("", ".cursor", "mcp.json", mcpServers)},
-		}, "Cursor finds Bailey by %s: its settings list the server under MCP, where it is switched on"},
+		}, "Cursor finds Bailey by %s: its settings list the server under MCP, where you can switch it on"},
 		{"codex", "Codex", "codex", map[string][]entryLocation{
 			"user": {server("CODEX_HOME", ".codex", "config.toml", codexServer{})},
-		}, "Codex finds Bailey by %s: codex mcp list names it"},
+		}, "Codex finds Bailey by %s: codex mcp list shows it"},
 		{"opencode", "opencode", "opencode", map[string][]entryLocation{
 			"project": {server("", "", "opencode.json", opencodeServer)},
 			"user":    {server("XDG_CONFIG_HOME", ".config/opencode", "opencode.json", opencodeServer)},
-		}, "opencode finds Bailey by %s: opencode mcp list says it is connected"},
+		}, "opencode finds Bailey by %s: opencode mcp list shows it as connected"},
 	}
 }
 
@@ -117,7 +117,7 @@ func (c agentClient) resolveScope(asked string) (string, error) {
 	asked = cmp.Or(asked, names[0])
 	if c.scopes[asked] == nil {
 		return "", bailey.Invalid.Errorf("give --scope "+names[0],
-			"%s reads servers of the scope %s alone", c.name, strings.Join(names, " or "))
+			"%s reads servers only from the scope %s", c.name, strings.Join(names, " or "))
 	}
 	return asked, nil
 }
@@ -130,14 +130,14 @@ func (p entryLocation) openFile(scope, project string) (*clientFile, error) {
 	if dir := os.Getenv(p.variable); dir != "" {
 		if !filepath.IsAbs(dir) {
 			return nil, bailey.Invalid.Errorf("set it to an absolute path",
-				"%s is %q, which is another directory wherever you stand", p.variable, dir)
+				"%s is %q, a relative path, which depends on the current directory", p.variable, dir)
 		}
 		_, below, _ := strings.Cut(p.dir, "/")
 		return openClientFile(dir, filepath.Join(below, p.file), 0o600)
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return nil, bailey.Invalid.Wrap(err, "no home directory is known", "set HOME")
+		return nil, bailey.Invalid.Wrap(err, "the home directory is unknown", "set HOME")
 	}
 	return openClientFile(home, filepath.Join(p.dir, p.file), 0o600)
 }
@@ -223,8 +223,8 @@ func (f *clientFile) readFile() error {
 			return err
 		case !info.IsDir():
 			return bailey.Denied.New(filepath.Join(f.root.Name(), dir)+
-				" is no directory: nothing is written through links",
-				"put a directory in its place")
+				" is not a directory, and links are not followed",
+				"replace it by a directory")
 		}
 	}
 	info, err := f.root.Lstat(f.name)
@@ -234,8 +234,8 @@ func (f *clientFile) readFile() error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return bailey.Denied.New(f.filePath()+" is no regular file: nothing is written through links",
-			"put a file in its place")
+		return bailey.Denied.New(f.filePath()+" is not a regular file, and links are not followed",
+			"replace it by a regular file")
 	case info.Size() > maxClientFile:
 		return bailey.Invalid.Errorf("", "%s is over the %d bytes allowed", f.filePath(), maxClientFile)
 	}
@@ -286,8 +286,8 @@ func (f *clientFile) openDir() (*os.Root, error) {
 		perm = 0o700
 	}
 	if err := f.root.MkdirAll(filepath.Dir(f.name), perm); err != nil {
-		return nil, bailey.Unavailable.Wrap(err, filepath.Dir(f.filePath())+" cannot be made",
-			"look at the mode of the directory above it")
+		return nil, bailey.Unavailable.Wrap(err, filepath.Dir(f.filePath())+" cannot be created",
+			"check the mode of the directory above it")
 	}
 	return f.root.OpenRoot(filepath.Dir(f.name))
 }
@@ -322,7 +322,7 @@ func (i *initRun) planClientChange(ctx context.Context, client agentClient, scop
 			c.Added = apitype.AddedDir
 		}
 		if scope == "project" && filepath.IsAbs(c.Command) && !p.byPath { // the file of a hook is not shared
-			note += "; it names a path of this machine: who shares the file shares that"
+			note += "; it contains a path of this machine, which everyone who shares the file sees"
 		}
 	}
 	if err != nil {
@@ -364,8 +364,8 @@ func ownCommand(byPath bool) (string, error) {
 		return "bailey", nil
 	}
 	if strings.Contains(self, "/go-build") {
-		return "", bailey.Invalid.New("this bailey goes away when it ends: go run built it",
-			"go install ./cmd/bailey, then bailey init")
+		return "", bailey.Invalid.New("this bailey is temporary: go run built it and removes it at the end",
+			"run go install ./cmd/bailey, then bailey init")
 	}
 	return self, nil
 }

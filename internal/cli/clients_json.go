@@ -72,8 +72,8 @@ func (e jsonEntry) addEntry(old []byte, command string) ([]byte, apitype.Added, 
 		if sameJSON(membersOf(path[n-1])[i].value.Pack(), text) {
 			return old, "", nil
 		}
-		return nil, "", bailey.Conflict.New("it has "+e.noun+" already, and another one",
-			"bailey init with --undo removes it if init wrote it; otherwise remove it by hand, then init again")
+		return nil, "", bailey.Conflict.New("it has "+e.noun+" already, with other settings",
+			"run bailey init with --undo if init wrote it, or remove it by hand; then run init again")
 	}
 	insertMember(path[n-1], key, text, indentUnit(path[0]))
 	return path[0].Pack(), made, nil
@@ -85,7 +85,7 @@ func (e jsonEntry) removeEntry(old []byte, command string, what apitype.Added) (
 	if err != nil {
 		return nil, err
 	}
-	gone := bailey.NotFound.New("it no longer has "+e.noun, "there is nothing to undo")
+	gone := bailey.NotFound.New("it no longer has "+e.noun, "nothing to undo")
 	if len(path) < e.nestingDepth() {
 		return nil, gone
 	}
@@ -136,9 +136,9 @@ func sameJSON(a, b []byte) bool {
 func (e jsonEntry) walkKeys(b []byte) ([]*hujson.Value, error) {
 	switch {
 	case bytes.HasPrefix(b, []byte("\xef\xbb\xbf")):
-		return nil, malformedError("it begins with a byte order mark, which is no JSON")
+		return nil, malformedError("it begins with a byte order mark, which JSON does not allow")
 	case !json.Valid(b) && (bytes.Contains(b, []byte("//")) || bytes.Contains(b, []byte("/*"))):
-		return nil, malformedError("it is not a JSON object: comments are none")
+		return nil, malformedError("it is not a JSON object; comments are not allowed")
 	case !json.Valid(b): // also limits the nesting for the recursive parser
 		return nil, malformedError("it is not a JSON object")
 	}
@@ -168,7 +168,7 @@ func (e jsonEntry) walkKeys(b []byte) ([]*hujson.Value, error) {
 }
 
 func malformedError(why string) error {
-	return bailey.Invalid.New(why, "correct the file, then init again; it was not touched")
+	return bailey.Invalid.New(why, "correct the file, then run init again; it was not changed")
 }
 
 // jsonMember is a member of an object, or an element of an array, which has no key.

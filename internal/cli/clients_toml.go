@@ -20,7 +20,7 @@ const codexNoun = "a server named " + serverName
 
 // tableText returns the table as text, in which each line ends with eol.
 func (codexServer) tableText(command, eol string) string {
-	return strings.ReplaceAll(fmt.Sprintf("# written by bailey init --codex, which --undo takes away again\n[mcp_servers.%s]\ncommand = %s\nargs = [\"serve\"]\n# end of what bailey init --codex wrote\n",
+	return strings.ReplaceAll(fmt.Sprintf("# written by bailey init --codex; --undo removes it\n[mcp_servers.%s]\ncommand = %s\nargs = [\"serve\"]\n# end of what bailey init --codex wrote\n",
 		serverName, tomlString(command)), "\n", eol)
 }
 
@@ -40,14 +40,14 @@ func (c codexServer) addEntry(old []byte, command string) ([]byte, apitype.Added
 	case have != nil && canonicalText(have) == c.tableMeaning(command):
 		return old, "", nil
 	case have != nil:
-		return nil, "", bailey.Conflict.New("it has "+codexNoun+" already, and another one",
-			"bailey init --codex --undo removes it if init wrote it; otherwise remove it by hand, then init again")
+		return nil, "", bailey.Conflict.New("it has "+codexNoun+" already, with other settings",
+			"run bailey init --codex --undo if init wrote it, or remove it by hand; then run init again")
 	}
 	now := append(bytes.Clone(old), c.appendedText(old, command)...)
 	after, have, err := readCodex(now)
 	if err != nil || have == nil || canonicalText(have) != c.tableMeaning(command) ||
 		canonicalText(after) != canonicalText(config) {
-		return nil, "", malformedError("a table for " + serverName + " at its end would not mean what it should")
+		return nil, "", malformedError("a table for " + serverName + " cannot be appended at its end")
 	}
 	return now, apitype.AddedServer, nil
 }
@@ -71,7 +71,7 @@ func (c codexServer) removeEntry(old []byte, command string, what apitype.Added)
 	case err != nil:
 		return nil, err
 	case have == nil:
-		return nil, bailey.NotFound.New("it no longer has "+codexNoun, "there is nothing to undo")
+		return nil, bailey.NotFound.New("it no longer has "+codexNoun, "nothing to undo")
 	}
 	for _, eol := range []string{"\r\n", "\n"} {
 		block := c.tableText(command, eol)

@@ -35,7 +35,7 @@ func CheckAgents(ctx context.Context, known []apitype.AgentStatus, dir string, r
 
 // checkSelf tests the agent jail around this process.
 func checkSelf(ctx context.Context, dir string, all bool) apitype.AgentStatus {
-	const agent, cure = "local", "bailey wrap -- AGENT runs an agent inside of a wall"
+	const agent, cure = "local", "run bailey wrap -- AGENT to run an agent in the agent jail"
 	var tried []apitype.Trial
 	for _, try := range EscapeChecks() {
 		t := try(ctx, dir)
@@ -44,35 +44,35 @@ func checkSelf(ctx context.Context, dir string, all bool) apitype.AgentStatus {
 		}
 	}
 	if len(tried) == 0 {
-		return apitype.WalksAround(agent, "on this platform nothing confines it",
+		return apitype.WalksAround(agent, "this platform cannot confine it",
 			"use Linux, or a Linux virtual machine")
 	}
 	if i := slices.IndexFunc(tried, func(t apitype.Trial) bool { return !t.Held }); i >= 0 {
 		return apitype.WalksAround(agent, "it is not confined: "+tried[i].Tried, cure, tried...)
 	}
 	return apitype.AgentStatus{Agent: agent, State: apitype.ConfinedState,
-		Words: fmt.Sprintf("confined: %d ways out were tried, and each is closed", len(tried)), Tried: tried}
+		Words: fmt.Sprintf("confined: %d ways out were tried, and all are closed", len(tried)), Tried: tried}
 }
 
 // checkAgent tests the hook that client c runs in dir before each use of a tool.
 func checkAgent(ctx context.Context, c agentClient, dir string, running bool) apitype.AgentStatus {
-	wrap := fmt.Sprintf("bailey wrap -- %s confines it", c.program)
+	wrap := fmt.Sprintf("run bailey wrap -- %s to confine it", c.program)
 	if c.id != "claude-code" {
-		return apitype.WalksAround(c.id, "it uses tools of its own without asking", wrap)
+		return apitype.WalksAround(c.id, "it uses its own tools without asking", wrap)
 	}
 	line, err := hookLine(settingsFiles(dir), IsSelf)
 	switch {
 	case err != nil:
-		return apitype.WalksAround(c.id, err.Error(), "bailey init --claude-code hooks it; "+wrap)
+		return apitype.WalksAround(c.id, err.Error(), "run bailey init --claude-code to install the hook; "+wrap)
 	case !running:
-		return apitype.WalksAround(c.id, "its hook was not tried, for no gateway runs that would answer it",
-			"bailey run system.date starts one; then ask again")
+		return apitype.WalksAround(c.id, "its hook was not tested, because no gateway is running to answer it",
+			"run bailey run system.date to start one; then try again")
 	}
 	tried, err := tryHook(ctx, line, dir, hookPatience)
 	if err != nil {
-		return apitype.WalksAround(c.id, err.Error(), "bailey init --claude-code --undo, then init again; "+wrap,
+		return apitype.WalksAround(c.id, err.Error(), "run bailey init --claude-code --undo, then init again; "+wrap,
 			tried...)
 	}
 	return apitype.AgentStatus{Agent: c.id, State: apitype.HookedState, Tried: tried,
-		Words: "hooked: it asks before it uses a tool; what a program does that it was allowed to start is not seen, and " + wrap}
+		Words: "hooked: it asks before it uses a tool; the actions of programs that it then starts are not seen: " + wrap}
 }

@@ -37,14 +37,14 @@ func tryNetwork(context.Context, string) apitype.Trial {
 		c, err := net.Dial("udp", to)
 		if err == nil {
 			c.Close()
-			return newTrial(false, "network", "asked for a route to "+to+": there is one past the proxy")
+			return newTrial(false, "network", "looked up a route to "+to+": there is one that bypasses the proxy")
 		}
 		if !errors.Is(err, syscall.ENETUNREACH) && !errors.Is(err, syscall.EHOSTUNREACH) && !refusedBy(err) {
-			return newTrial(false, "network", fmt.Sprintf("asked for a route to %s: %v, which proves nothing", to, err))
+			return newTrial(false, "network", fmt.Sprintf("looked up a route to %s: %v, which proves nothing", to, err))
 		}
 		last = err
 	}
-	return newTrial(true, "network", fmt.Sprintf("asked for a route to the outside: %v", last))
+	return newTrial(true, "network", fmt.Sprintf("looked up a route to the outside: %v", last))
 }
 
 // refusedBy reports whether err is a refusal. Other errors have causes that prove nothing.
@@ -73,13 +73,13 @@ func tryGateway(context.Context, string) apitype.Trial {
 	for _, home := range list {
 		if c, err := net.Dial("unix", home.Socket()); err == nil {
 			c.Close()
-			return newTrial(false, "gateway", "connected to "+home.Socket()+": it takes operator verbs")
+			return newTrial(false, "gateway", "connected to "+home.Socket()+": it accepts operator commands")
 		}
 		if what := describeAccess(string(home)); what != "" {
 			return newTrial(false, "gateway", what)
 		}
 	}
-	return newTrial(true, "gateway", fmt.Sprintf("looked for Bailey's home in %d places: none can be opened", len(list)))
+	return newTrial(true, "gateway", fmt.Sprintf("tried to open Bailey's home in %d places: none can be opened", len(list)))
 }
 
 // trySecrets opens paths that every cage hides: keys, tokens, and the sockets of agents and daemons.
@@ -94,7 +94,7 @@ func trySecrets(context.Context, string) apitype.Trial {
 			return newTrial(false, "secrets", what)
 		}
 	}
-	return newTrial(true, "secrets", fmt.Sprintf("opened %d places of keys and of daemons' sockets: nothing is there", len(masks)))
+	return newTrial(true, "secrets", fmt.Sprintf("tried to open %d places of keys and daemon sockets: none can be opened", len(masks)))
 }
 
 // describeAccess describes a successful access at path, or returns "". An empty directory does not count: it may be a mask.
@@ -130,19 +130,19 @@ func tryTrace(context.Context, string) apitype.Trial {
 
 // tryNamespace starts a child in a new user namespace, in which it would have every capability.
 func tryNamespace(context.Context, string) apitype.Trial {
-	return tryStart("namespace", "make a user namespace", &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER})
+	return tryStart("namespace", "create a user namespace", &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER})
 }
 
 // tryStart starts a child in a way that an agent jail refuses. If a child cannot be started normally either, the test
 // proves nothing.
 func tryStart(name, what string, attr *syscall.SysProcAttr) apitype.Trial {
 	if err := startChild(nil); err != nil {
-		return newTrial(false, name, fmt.Sprintf("started no child to try it with: %v", err))
+		return newTrial(false, name, fmt.Sprintf("cannot start a test process: %v", err))
 	}
 	if err := startChild(attr); err != nil {
 		return newTrial(refusedBy(err), name, fmt.Sprintf("tried to %s: %v", what, err))
 	}
-	return newTrial(false, name, "tried to "+what+", and could")
+	return newTrial(false, name, "tried to "+what+", and succeeded")
 }
 
 // startChild starts a program that certainly exists and kills it at once.
@@ -177,13 +177,13 @@ func tryWrite(_ context.Context, dir string) apitype.Trial {
 		if err == nil {
 			os.Remove(f.Name())
 			f.Close()
-			return newTrial(false, "write", "made a file in "+place)
+			return newTrial(false, "write", "created a file in "+place)
 		}
 		if !refusedBy(err) {
-			return newTrial(false, "write", fmt.Sprintf("tried to make a file in %s: %v, which proves nothing", place, err))
+			return newTrial(false, "write", fmt.Sprintf("tried to create a file in %s: %v, which proves nothing", place, err))
 		}
 	}
-	return newTrial(true, "write", fmt.Sprintf("tried to make a file in %d directories outside of the project: none can be written",
+	return newTrial(true, "write", fmt.Sprintf("tried to create a file in %d directories outside of the project: none can be written",
 		len(places)))
 }
 

@@ -83,18 +83,18 @@ func (a *App) exportVerb() *cobra.Command {
 	var format, dir string
 	cmd := &cobra.Command{
 		Use: "export", Short: "Export receipts as JSON lines, JSON, CSV or OCSF", Args: cobra.NoArgs,
-		Long: `Write receipts to stdout, oldest first, as the ledger is when the export begins: what ends later is open.
-The ledger's files are read, twice, and its chain checked; no index and no gateway is asked.
-Each record says where it stands in the ledger: origin, number and hash of its entries, and the size,
-which is how many entries the ledger had. Filters are those of receipts list.
+		Long: `Write receipts to stdout, oldest first, as the ledger is at the start: calls that end later are open.
+The ledger's files are read twice and its chain is checked, without the index or the gateway.
+Each record has its place in the ledger: origin, number and hash of its entries, and the size,
+the number of entries of the ledger. Filters are those of receipts list.
 
   jsonl  one JSON object a line
   json   one JSON document
-  csv    RFC 4180, a line for each receipt; what cannot be seen is escaped, and what a spreadsheet could take for a
-         formula gets a ' in front
+  csv    RFC 4180, a line for each receipt; invisible characters are escaped, and text that a spreadsheet could take for
+         a formula gets a ' in front
   ocsf   one event a line, class API Activity (6003) of OCSF ` + ocsfVersion + `
 
-Memory is bounded. An export that was not written whole ends with an exit code other than 0.`,
+Memory use is bounded. If the export is incomplete, the exit code is not 0.`,
 		Example: "  bailey receipts export --since 7d --format csv > week.csv",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if format == "" {
@@ -103,7 +103,7 @@ Memory is bounded. An export that was not written whole ends with an exit code o
 			form, ok := exportFormats()[format]
 			if !ok {
 				return bailey.Invalid.Errorf("there are "+strings.Join(formatNames(), ", "),
-					"there is no format %q", format)
+					"unknown format %q", format)
 			}
 			f, err := w.buildFilter(time.Now())
 			if err != nil {
@@ -167,8 +167,8 @@ func (a *App) eachPage(ctx context.Context, f receipts.Filter, do func(receipts.
 			begun, f.Size = p, p.Head.Seq
 		}
 		if p.Origin != begun.Origin || p.Head.Seq < begun.Head.Seq {
-			return bailey.Conflict.New("the ledger was replaced meanwhile",
-				"begin again; bailey audit verify looks at the one that is there")
+			return bailey.Conflict.New("the ledger was replaced during the export",
+				"export again; bailey audit verify checks the current ledger")
 		}
 		p.Head = begun.Head
 		if err := do(p); err != nil || !p.More {

@@ -15,16 +15,16 @@ import (
 
 func (a *App) hooksVerb() *cobra.Command {
 	return GroupVerb("hooks", "Manage your own programs that check prompts, calls and results",
-		"List, try and apply the programs that $BAILEY_HOME/hooks.json names. docs/hooks.md is for their authors.",
+		"List, test and apply the programs in $BAILEY_HOME/hooks.json. docs/hooks.md explains how to write them.",
 		a.hooksList(), a.hooksReload())
 }
 
 func (a *App) hooksList() *cobra.Command {
 	return QueryVerb(a, &cobra.Command{
 		Use: "list", Short: "List the hooks, their jails, and whether they are in use",
-		Long: `List the hooks of $BAILEY_HOME/hooks.json and those that were applied. Only what was applied is asked; bailey hooks
-reload applies the file. The status is what a run now would have: FullyEnforced, PartiallyEnforced, PlatformUnsupported,
-Disabled ("sandbox": false), or why it would not start.`,
+		Long: `List the hooks of $BAILEY_HOME/hooks.json and those that were applied. Only applied hooks run; bailey hooks
+reload applies the file. The status is what a run would have now: FullyEnforced, PartiallyEnforced, PlatformUnsupported,
+Disabled ("sandbox": false), or the reason why it would not start.`,
 	}, apitype.ListHooks, nil, printHooks)
 }
 
@@ -33,7 +33,7 @@ func printHooks(w io.Writer, l apitype.HookList) {
 		state := "asked"
 		switch {
 		case h.Gone:
-			state = "asked, not in the file"
+			state = "in use, not in the file"
 		case !h.Applied:
 			state = "NOT APPLIED"
 		}
@@ -51,9 +51,9 @@ func printHooks(w io.Writer, l apitype.HookList) {
 	case l.Fault != "":
 		fmt.Fprintln(w, "NOTHING IS ALLOWED: "+terminal.Shown(l.Fault))
 	case l.Drift != "":
-		fmt.Fprintln(w, "DRIFT: "+terminal.Shown(l.Drift)+"; bailey hooks reload shows the difference and applies it")
+		fmt.Fprintln(w, "DRIFT: "+terminal.Shown(l.Drift)+"; run bailey hooks reload to see the difference and apply it")
 	case len(l.Hooks) == 0:
-		fmt.Fprintf(w, "no hooks: %s names them, bailey hooks reload applies it\n", l.File)
+		fmt.Fprintf(w, "no hooks: write them to %s, then run bailey hooks reload\n", l.File)
 	}
 }
 
@@ -79,7 +79,7 @@ func (a *App) reloadHooks(ctx context.Context) error {
 			return p.Differs, text, &apitype.HooksRequest{Digest: p.Digest, Base: p.Applied.Digest}
 		}, func(p apitype.HookProposal) string {
 			if !p.Changed {
-				return "nothing changes: these hooks are in use"
+				return "nothing to do: these hooks are in use"
 			}
 			return fmt.Sprintf("applied: %s in use from the next event on", apitype.Counts(p.Hooks, "hook"))
 		})

@@ -118,7 +118,7 @@ func (i *initRun) runInit(ctx context.Context, args []string) (err error) {
 }
 
 // errMeanwhile means that a file changed after it was shown.
-var errMeanwhile = errors.New("it changed meanwhile")
+var errMeanwhile = errors.New("it has changed since it was read")
 
 // parseArgs parses the arguments and rejects combinations that make no sense.
 func (i *initRun) parseArgs(args []string) (err error) {
@@ -133,16 +133,16 @@ func (i *initRun) parseArgs(args []string) (err error) {
 	wrong, none := "", len(i.clients) == 0
 	switch {
 	case i.undo && none:
-		wrong = "--undo goes with one of " + strings.Join(flags, ", ")
+		wrong = "--undo needs one of " + strings.Join(flags, ", ")
 	case i.scope != "" && none:
-		wrong = "--scope goes with one of " + strings.Join(flags, ", ")
+		wrong = "--scope needs one of " + strings.Join(flags, ", ")
 	case !slices.Contains([]string{"", "project", "user"}, i.scope):
-		wrong = fmt.Sprintf("the scope is project or user, not %q", i.scope)
+		wrong = fmt.Sprintf("--scope must be project or user, not %q", i.scope)
 	case i.apply && (!none || len(args) > 0):
-		wrong = "--apply stands alone"
+		wrong = "--apply cannot be combined with other flags"
 	}
 	if wrong != "" {
-		return bailey.Invalid.New(wrong, "bailey init --help")
+		return bailey.Invalid.New(wrong, "see bailey init --help")
 	}
 	i.dir, i.named = ".", len(args) == 1
 	if i.named {
@@ -203,8 +203,8 @@ func (i *initRun) planChanges(ctx context.Context) (list []*fileChange, err erro
 		}
 	}
 	if i.undo && len(list) == 0 {
-		return nil, bailey.NotFound.New("init wrote nothing for this that stands there still",
-			"there is nothing to undo")
+		return nil, bailey.NotFound.New("nothing written by init is left to remove",
+			"nothing to undo")
 	}
 	return list, nil
 }
@@ -223,8 +223,8 @@ func (i *initRun) planWorkspace(ctx context.Context) (*fileChange, error) {
 	case err != nil:
 		return nil, err
 	case st.Changed:
-		return nil, bailey.Conflict.New(st.File+" is not what was applied last",
-			"bailey init --apply shows the difference and applies it")
+		return nil, bailey.Conflict.New(st.File+" differs from what was applied",
+			"run bailey init --apply to see the difference and apply it")
 	}
 	i.dir = st.Dir
 	if st.Inside {
@@ -238,7 +238,7 @@ func (i *initRun) planWorkspace(ctx context.Context) (*fileChange, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fileChange{file: st.File, note: "calls may name paths in " + terminal.CutLine(st.Dir),
+	return &fileChange{file: st.File, note: "calls may use paths in " + terminal.CutLine(st.Dir),
 		diff: terminal.Diff(st.Text, string(now)),
 		make: func(ctx context.Context) error {
 			text := string(now)
@@ -253,7 +253,7 @@ func (i *initRun) planApply(ctx context.Context) (*fileChange, error) {
 	case err != nil:
 		return nil, err
 	case st.Fault != "":
-		return nil, bailey.Invalid.New(st.Fault, cmp.Or(st.Cure, "correct the file, then bailey init --apply"))
+		return nil, bailey.Invalid.New(st.Fault, cmp.Or(st.Cure, "correct the file, then run bailey init --apply"))
 	case !st.Changed && st.Refusal == "":
 		return nil, nil
 	}
@@ -262,7 +262,7 @@ func (i *initRun) planApply(ctx context.Context) (*fileChange, error) {
 		note = "is new"
 	}
 	if len(st.Workspaces) == 0 {
-		note += "; without a workspace, the directory a client is started in is the one"
+		note += "; without a workspace, it is the directory a client is started in"
 	}
 	diff := terminal.Diff(sortedLines(st.Applied.Workspaces), sortedLines(st.Workspaces)) +
 		terminal.Diff(ruleLines(st.Applied.Redaction), ruleLines(st.Redaction)) +
@@ -300,7 +300,7 @@ func (i *initRun) printReport() error {
 		return i.Print(i.report)
 	}
 	if !i.report.Changed {
-		fmt.Fprintln(i.Stdout, "nothing changes: it is so already")
+		fmt.Fprintln(i.Stdout, "nothing to do: this table is already in use")
 	}
 	if i.report.Settings != "" {
 		fmt.Fprintf(i.Stdout, "workspaces of %s:\n", terminal.CutLine(i.report.Home))
@@ -308,7 +308,7 @@ func (i *initRun) printReport() error {
 			fmt.Fprintf(i.Stdout, "  %s\n", terminal.CutLine(dir))
 		}
 		if words := apitype.RuleCounts(i.report.Redaction); words != "" {
-			fmt.Fprintf(i.Stdout, "redaction: %s; it holds from the next session on\n", words)
+			fmt.Fprintf(i.Stdout, "redaction: %s; in force from the next session on\n", words)
 		}
 	}
 	for _, c := range i.clients {
@@ -333,7 +333,7 @@ func (i *initRun) sayClient(c agentClient) {
 		}
 		fmt.Fprintf(i.Stdout, c.finds+"\n", terminal.CutLine(r.File))
 		if os.Getenv("BAILEY_HOME") != "" {
-			fmt.Fprintf(i.Stdout, "BAILEY_HOME is set here: %s has to be started with the same\n", c.name)
+			fmt.Fprintf(i.Stdout, "BAILEY_HOME is set here: start %s with the same value\n", c.name)
 		}
 		return
 	}

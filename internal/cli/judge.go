@@ -25,9 +25,9 @@ func (a *App) judgeVerb() *cobra.Command {
 	cmd := &cobra.Command{Use: "judge", Short: "Answer the hook of an agent before it uses a tool"}
 	cmd.AddCommand(&cobra.Command{
 		Use: "claude-code", Short: "Answer the PreToolUse hook of Claude Code", Args: cobra.NoArgs,
-		Long: `Read what Claude Code is about to do from stdin, decide it, and answer allow, ask or deny on stdout.
-Each decision leaves a receipt. Whatever goes wrong is a deny that says what to do; where not even that can be
-said, the exit code is 2, which Claude Code takes for a deny as well. docs/hooked.md is the guide.`,
+		Long: `Read the tool use that Claude Code plans from stdin, decide it, and answer allow, ask or deny on stdout.
+Each decision has a receipt. Any error is answered with deny and a hint; if that is not possible,
+the exit code is 2, which Claude Code also treats as deny. docs/hooked.md is the guide.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.judgeClaude(cmd.Context(), judgePatience) },
 	})
 	return cmd
@@ -69,8 +69,8 @@ func (a *App) inTime(ctx context.Context, decide func(context.Context) (agenthoo
 	case one := <-said:
 		return one.verdict, one.err
 	case <-ctx.Done():
-		return agenthook.Verdict{}, bailey.Unavailable.New("the question was not decided in time",
-			"try again; bailey doctor says what is wrong")
+		return agenthook.Verdict{}, bailey.Unavailable.New("the request was not decided in time",
+			"try again; run bailey doctor to find the fault")
 	}
 }
 
@@ -90,7 +90,7 @@ func (a *App) judgeStdin(ctx context.Context) (v agenthook.Verdict, err error) {
 	}
 	v, err = apitype.JudgeToolCall.Ask(ctx, c, apitype.ToolCall{Tool: e.Tool, Dir: e.Dir, Input: input})
 	if errors.Is(err, localapi.ErrUnreachable) && bailey.HintOf(err) == "" {
-		err = bailey.Unavailable.New(err.Error(), "bailey doctor says what is wrong")
+		err = bailey.Unavailable.New(err.Error(), "run bailey doctor to find the fault")
 	}
 	return v, err
 }
@@ -99,8 +99,8 @@ func (a *App) judgeStdin(ctx context.Context) (v agenthook.Verdict, err error) {
 // tool it keeps only the keys in [agenthook.Inputs]; their values must be strings.
 func readEvent(r io.Reader) (e agenthook.Event, err error) {
 	bad := func(why string) (agenthook.Event, error) {
-		return agenthook.Event{}, bailey.Invalid.New("what the hook was told "+why,
-			"Claude Code and bailey may not fit each other; bailey doctor says more")
+		return agenthook.Event{}, bailey.Invalid.New("the hook's input "+why,
+			"run bailey doctor; Claude Code and bailey may be incompatible")
 	}
 	data, err := io.ReadAll(io.LimitReader(r, maxEvent+1))
 	switch {
@@ -126,7 +126,7 @@ func readEvent(r io.Reader) (e agenthook.Event, err error) {
 	}
 	switch {
 	case name != "PreToolUse":
-		return bad("is no PreToolUse")
+		return bad("is not a PreToolUse event")
 	case e.Tool == "" || !filepath.IsAbs(e.Dir):
 		return bad("lacks the tool or the directory")
 	}
@@ -134,7 +134,7 @@ func readEvent(r io.Reader) (e agenthook.Event, err error) {
 	for _, key := range agenthook.Inputs {
 		var v *string
 		if raw, ok := input[key]; ok && json.Unmarshal(raw, &v) != nil {
-			return bad("has a " + key + " that is no text")
+			return bad("has a " + key + " that is not text")
 		}
 		if v != nil {
 			e.Input[key] = *v

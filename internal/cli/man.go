@@ -18,12 +18,12 @@ func (a *App) manVerb() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use: "man [VERB]...", Short: "Print the manual pages",
-		Long: `Print a manual page, of the verb that is named or of bailey itself, for man(1):
+		Long: `Print the manual page of a command, or of bailey itself, for man(1):
 
   bailey man run | man -l -
 
-With --dir all of them are written there, bailey.1, bailey-run.1 and so on; MANPATH finds those in DIR/man1.
-They are made from what --help prints, and have no date: the same program writes the same pages.`,
+With --dir all pages are written there: bailey.1, bailey-run.1 and so on; MANPATH finds them in DIR/man1.
+They are generated from the output of --help and have no date: the same program writes the same pages.`,
 		RunE: func(cmd *cobra.Command, words []string) error {
 			root := cmd.Root()
 			if dir == "" {
@@ -75,7 +75,7 @@ func manualPage(cmd *cobra.Command) []byte {
 	section("DESCRIPTION")
 	writeParagraphs(&b, cmp.Or(cmd.Long, cmd.Short))
 	for _, flags := range [][2]string{{"OPTIONS", cmd.NonInheritedFlags().FlagUsages()},
-		{"OPTIONS OF EVERY VERB", cmd.InheritedFlags().FlagUsages()}} {
+		{"OPTIONS OF EVERY COMMAND", cmd.InheritedFlags().FlagUsages()}} {
 		if flags[1] != "" {
 			section(flags[0])
 			writeParagraphs(&b, flags[1])

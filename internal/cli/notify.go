@@ -16,28 +16,28 @@ import (
 
 func (a *App) notifyVerb() *cobra.Command {
 	return GroupVerb("notify", "Notify people of open questions",
-		"Say how people are told of a question that waits for an answer. Which ways are on stands in settings.yaml, under notify;\ndocs/notify.md says how a receiver verifies what it is sent.",
+		"Manage how people are notified of a question that waits for an answer. Set the channels in settings.yaml, under notify;\ndocs/notify.md says how a receiver verifies the messages.",
 		a.notifyTest(), a.notifyKey())
 }
 
 // unaskedFlag is the help for --yes of commands that ask no question.
-const unaskedFlag = "beside BAILEY_OPERATOR=1, where there is no terminal"
+const unaskedFlag = "with BAILEY_OPERATOR=1, if there is no terminal"
 
 func (a *App) notifyTest() *cobra.Command {
 	return a.YesFlag(&cobra.Command{
 		Use: "test", Short: "Send a test over every channel in use, and show the results", Args: cobra.NoArgs,
-		Long: `Send a test by every way that settings put on, once, and say what came back. Exit code 1 when one of them failed, or none
-is on.
+		Long: `Send a test over every configured channel, once, and show the result. Exit code 1 if one of them failed, or none
+is configured.
 
-An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+This is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out, err := Operate(cmd.Context(), a, "notify test", apitype.TestNotifications, localapi.None{}, "")
 			switch {
 			case err != nil:
 				return err
 			case len(out.Ways) == 0:
-				return bailey.NotFound.New("no way to tell people is on",
-					"write notify: {desktop: true} or a webhook's url into "+settings.FileName+", then bailey init --apply")
+				return bailey.NotFound.New("no notification channel is configured",
+					"write notify: {desktop: true} or a webhook's url into "+settings.FileName+", then run bailey init --apply")
 			}
 			return ExitUnless(out.OK, apitype.ExitDenied, PrintAnswer(a, out, printNotified))
 		},
@@ -58,25 +58,25 @@ func (a *App) notifyKey() *cobra.Command {
 	var fresh bool
 	cmd := &cobra.Command{
 		Use: "key", Short: "Create the key that signs webhook messages", Args: cobra.NoArgs,
-		Long: `Make the key that signs what a webhook is sent, unless there is one, and say which file has it: the receiver wants what is
-in that file. With --new another takes its place at once, and the receiver has to learn it.
+		Long: `Create the key that signs webhook messages if there is none, and print its file: the receiver needs the contents of
+that file. --new replaces the key at once, and the receiver must get the new one.
 
-An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+This is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r := apitype.NotifyKeyRequest{New: fresh}
 			out, err := Operate(cmd.Context(), a, "notify key", apitype.MakeNotifyKey, r, "")
 			if err != nil {
 				return err
 			}
-			word := "there is a key already"
+			word := "the key already exists"
 			if out.Made {
-				word = "made a key"
+				word = "created a key"
 			}
-			return a.PrintLine(out, "%s, %s: the receiver wants what is in %s\n", word, out.Fingerprint,
+			return a.PrintLine(out, "%s, %s: copy the contents of %s to the receiver\n", word, out.Fingerprint,
 				terminal.CutLine(out.File))
 		},
 	}
-	cmd.Flags().BoolVar(&fresh, "new", false, "put another in its place")
+	cmd.Flags().BoolVar(&fresh, "new", false, "replace the key")
 	return a.YesFlag(cmd, unaskedFlag)
 }
 
@@ -84,7 +84,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 func notifyChange(old, now settings.Notify) string {
 	words := terminal.Diff(notifyLines(old), notifyLines(now))
 	if old != (settings.Notify{}) && !now.Desktop && now.Webhook == "" {
-		words += "  ! nobody is told of a question any more\n"
+		words += "  ! people are no longer notified of questions\n"
 	}
 	return words
 }

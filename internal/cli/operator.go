@@ -20,8 +20,8 @@ import (
 
 // OperatorVerb makes cmd an operator command: it says so in the help, and adds the flag --yes.
 func (a *App) OperatorVerb(cmd *cobra.Command) *cobra.Command {
-	cmd.Long += "\n\nAn operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes."
-	return a.YesFlag(cmd, "do not ask")
+	cmd.Long += "\n\nThis is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes."
+	return a.YesFlag(cmd, "do not ask for confirmation")
 }
 
 // YesFlag adds the flag --yes.
@@ -42,25 +42,25 @@ func (a *App) Operator(verb string) (localapi.Operator, error) {
 	case os.Getenv("BAILEY_OPERATOR") == "1":
 		return "", noYes(verb)
 	}
-	return "", bailey.Denied.Errorf("use it in a terminal, its input and output not redirected; in a script of your own set BAILEY_OPERATOR=1 and give --yes, both",
-		"%s is for a person at a terminal, and this is none: %s", verb, noTerminal())
+	return "", bailey.Denied.Errorf("use it in a terminal, with input and output not redirected; in your own script set BAILEY_OPERATOR=1 and give --yes",
+		"%s needs a person at a terminal, and this is not one: %s", verb, noTerminal())
 }
 
 // noYes is the error for a script that sets BAILEY_OPERATOR=1 without --yes.
 func noYes(verb string) error {
-	return bailey.Denied.New(verb+" wants --yes beside BAILEY_OPERATOR=1, and --yes is missing",
-		"give --yes; there is no terminal to ask on")
+	return bailey.Denied.New(verb+" needs --yes with BAILEY_OPERATOR=1, and --yes is missing",
+		"give --yes; there is no terminal for the confirmation")
 }
 
 // noTerminal says which standard stream is not a terminal.
 func noTerminal() string {
 	switch in, out := terminal.Is(os.Stdin), terminal.Is(os.Stdout); {
 	case in && !out:
-		return "stdout leads elsewhere"
+		return "stdout is redirected"
 	case out && !in:
-		return "stdin comes from elsewhere"
+		return "stdin is redirected"
 	}
-	return "neither stdin nor stdout is one"
+	return "stdin and stdout are redirected"
 }
 
 // OperatorClient returns the right to an operator command and the client that sends it.
@@ -135,8 +135,8 @@ func (a *App) OperatorBeside(ctx context.Context, verb, question, otherwise stri
 	case os.Getenv("BAILEY_OPERATOR") == "1":
 		return "", noYes(verb)
 	default:
-		return "", bailey.Denied.New(verb+" is for a person at a terminal, and there is none to ask on",
-			"use it in a terminal; in a script of your own set BAILEY_OPERATOR=1 and give --yes, both")
+		return "", bailey.Denied.New(verb+" needs a person at a terminal, and there is no terminal",
+			"use it in a terminal; in your own script set BAILEY_OPERATOR=1 and give --yes")
 	}
 	defer tty.Close()
 	return localapi.Terminal, askYesNo(ctx, tty, tty, tty, question, otherwise)

@@ -23,8 +23,8 @@ func (a *App) packVerb() *cobra.Command {
 	return GroupVerb("pack", "Install, build and inspect packs of capabilities", "",
 		QueryVerb(a, &cobra.Command{
 			Use: "list", Short: "List the packs and their faults",
-			Long: `List the packs that ship with Bailey and those that are installed, with version, who signed them and what is wrong: every
-bundle is verified for it.`,
+			Long: `List the packs that ship with Bailey and the installed ones, with version, signer and faults: every
+bundle is verified.`,
 		}, apitype.ListPacks, nil, printPacks),
 		a.packShow(), a.packDiscover(), a.packValidate(), a.packScaffold(), a.packBundle(),
 		a.packKeygen(), a.packSign(), a.packVerify(), a.packDiff(),
@@ -40,7 +40,7 @@ A program that others than root can write is compared with what it was at its fi
 each call that would run it asks for an approval, until this verb says that the change was meant. It shows the
 old and the new digest, and asks.`,
 		Example: "  bailey pack repin git.status",
-		Args:    OneArg("a capability, as in: bailey pack repin git.status"),
+		Args:    OneArg("a capability, for example: bailey pack repin git.status"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.repinPrograms(cmd.Context(), args[0]) },
 	})
 }
@@ -51,7 +51,7 @@ func (a *App) repinPrograms(ctx context.Context, id string) error {
 		apitype.RepinPrograms, func(seen apitype.Changed) (bool, string, *apitype.RepinRequest) {
 			text := ""
 			for _, p := range seen.Programs {
-				text += fmt.Sprintf("%s, which others than root can write\n  - %s\n  + %s\n", terminal.CutLine(p.Path), p.Was,
+				text += fmt.Sprintf("%s, which users other than root can write\n  - %s\n  + %s\n", terminal.CutLine(p.Path), p.Was,
 					p.SHA256)
 			}
 			differs := len(seen.Programs) > 0
@@ -59,7 +59,7 @@ func (a *App) repinPrograms(ctx context.Context, id string) error {
 			return differs, text, changeIf(differs, change)
 		}, func(seen apitype.Changed) string {
 			if !seen.Changed {
-				return "nothing changes: its programs are what they were"
+				return "nothing to do: its programs are unchanged"
 			}
 			return string(seen.Capability) + " runs it as it is now"
 		})
@@ -79,7 +79,7 @@ file that changes counts once it is installed again.`,
 		Example: "  bailey pack install demo-1.0.0.baileypack\n  bailey pack install --dev ./demo",
 		Args: CheckArgs(func(_ *cobra.Command, args []string) bool {
 			return len(args) <= 1 && (len(args) == 1) != (dev != "")
-		}, "install wants a bundle, or --dev and a directory", "as in: bailey pack install demo-1.0.0.baileypack"),
+		}, "install needs a bundle, or --dev and a directory", "use for example: bailey pack install demo-1.0.0.baileypack"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := filepath.Abs(strings.Join(append(args, dev), ""))
 			if err != nil {
@@ -89,8 +89,8 @@ file that changes counts once it is installed again.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&downgrade, "downgrade", false, "though a newer version was installed before")
-	f.StringVar(&dev, "dev", "", "a pack's `directory` of your own, unsigned")
+	f.BoolVar(&downgrade, "downgrade", false, "allow a version older than one installed before")
+	f.StringVar(&dev, "dev", "", "an unsigned pack's `directory` of your own")
 	return a.OperatorVerb(cmd)
 }
 
@@ -115,7 +115,7 @@ func (a *App) packUninstall() *cobra.Command {
 		Use: "uninstall NAME", Short: "Uninstall a pack",
 		Long:    `Take the pack NAME out and remove its bundle. Which version was the newest is remembered.`,
 		Example: "  bailey pack uninstall demo",
-		Args:    OneArg("a pack's name, as in: bailey pack uninstall demo"),
+		Args:    OneArg("a pack's name, for example: bailey pack uninstall demo"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			was, err := Operate(cmd.Context(), a, "pack uninstall", apitype.UninstallPack, apitype.PackName{Name: args[0]},
 				"Uninstall "+terminal.CutLine(args[0])+"?")
@@ -149,7 +149,7 @@ func (a *App) packShow() *cobra.Command {
 	return QueryVerb(a, &cobra.Command{
 		Use: "show NAME", Short: "Show a pack and its capabilities",
 		Example: "  bailey pack show git",
-		Args:    OneArg("a pack, as in: bailey pack show git"),
+		Args:    OneArg("a pack, for example: bailey pack show git"),
 	}, apitype.ShowPack, func(args []string) (apitype.PackName, error) { return apitype.PackName{Name: args[0]}, nil },
 		func(w io.Writer, p apitype.PackShown) {
 			printPacks(w, apitype.PackRows{Packs: []packstore.Row{p.Row}})
@@ -167,8 +167,8 @@ func (a *App) packDiscover() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use: "discover [WORD...]", Short: "Search packs by purpose",
-		Long: `Find the packs whose name, description or capabilities have all the words: those that ship with Bailey, those that are
-installed, and with --dir the bundles in a directory, as bailey pack publish fills one. Nothing is fetched.`,
+		Long: `Find packs whose name, description or capabilities contain all the words: packs that ship with Bailey, installed
+packs, and with --dir the bundles in a directory, as bailey pack publish fills it. Nothing is downloaded.`,
 		Example: "  bailey pack discover commit\n  bailey pack discover --dir /srv/packs",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.searchPacks(cmd.Context(), args, dir)
@@ -225,18 +225,18 @@ func addBundles(found *apitype.PackRows, dir string, words []string, keys []pack
 func Vacant(dir string) error {
 	info, err := os.Lstat(dir)
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		return bailey.Invalid.New(dir+" is a symbolic link", "name the directory itself with --dir")
+		return bailey.Invalid.New(dir+" is a symbolic link", "give the directory itself to --dir")
 	}
 	list, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return bailey.Invalid.Wrap(err, dir+" is no directory that a pack can be written to",
-			"name another one with --dir")
+		return bailey.Invalid.Wrap(err, dir+" is not a directory that a pack can be written to",
+			"give another one to --dir")
 	case len(list) > 0:
-		return bailey.Conflict.New(dir+" is not empty, and nothing in it is overwritten",
-			"name another directory with --dir")
+		return bailey.Conflict.New(dir+" is not empty, and files are not overwritten",
+			"give another directory to --dir")
 	}
 	return nil
 }
@@ -245,8 +245,8 @@ func Vacant(dir string) error {
 func Settle(dir string, files map[string][]byte) (err error) {
 	defer func() {
 		if err != nil {
-			err = bailey.Unavailable.Wrap(err, "the pack could not be written to "+dir,
-				"name another directory with --dir")
+			err = bailey.Unavailable.Wrap(err, "cannot write the pack to "+dir,
+				"give another directory to --dir")
 		}
 	}()
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {

@@ -48,10 +48,10 @@ type packChecked struct {
 func (a *App) packValidate() *cobra.Command {
 	return &cobra.Command{
 		Use: "validate DIR|BUNDLE", Short: "Report all faults of a pack",
-		Long: `Read a pack's directory, or a bundle, as an installation would, and say what is wrong with it: file, line, column.
-It says nothing of who signed it: bailey pack verify does. Exit code 2 where something is wrong.`,
+		Long: `Read a pack's directory or a bundle as an installation would, and report its faults with file, line and column.
+The signature is not checked: use bailey pack verify. Exit code 2 if there is a fault.`,
 		Example: "  bailey pack validate ./demo\n  bailey pack validate demo-1.0.0.baileypack --json",
-		Args:    OneArg("a pack's directory or bundle, as in: bailey pack validate ./demo"),
+		Args:    OneArg("a pack's directory or bundle, for example: bailey pack validate ./demo"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			c := packChecked{Findings: []packFault{}}
 			v, p, err := readUnverified(args[0])
@@ -75,7 +75,7 @@ func printCheck(w io.Writer, c packChecked) {
 		fmt.Fprintf(w, "%s: %s\n", terminal.CutLine(where), terminal.CutLine(f.Text))
 	}
 	if c.OK {
-		fmt.Fprintf(w, "%s %s is sound: %s\n", c.Name, c.Version, apitype.Counts(c.Capabilities, "capability"))
+		fmt.Fprintf(w, "%s %s is valid: %s\n", c.Name, c.Version, apitype.Counts(c.Capabilities, "capability"))
 	}
 }
 
@@ -122,10 +122,10 @@ func (a *App) packBundle() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use: "bundle DIR", Short: "Bundle the directory of a pack into one file",
-		Long: `Make a bundle of all files below DIR: pack.yaml and what belongs to it. It is not signed: bailey pack sign does that.
-The same files always make the same bytes.`,
+		Long: `Make a bundle of all files below DIR: pack.yaml and the files beside it. It is not signed: use bailey pack sign.
+The same files always give the same bytes.`,
 		Example: "  bailey pack bundle ./demo --out demo-1.0.0.baileypack",
-		Args:    OneArg("a pack's directory, as in: bailey pack bundle ./demo"),
+		Args:    OneArg("a pack's directory, for example: bailey pack bundle ./demo"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			data, err := packstore.BundleOf(args[0])
 			if err != nil {
@@ -160,10 +160,10 @@ func (a *App) packSign() *cobra.Command {
 	var key, out string
 	cmd := &cobra.Command{
 		Use: "sign BUNDLE --key FILE", Short: "Sign a bundle",
-		Long: `Sign BUNDLE with the key in FILE, which bailey pack keygen made. The bundle is replaced by the signed one, or with
---out left as it is. A bundle has one signature.`,
+		Long: `Sign BUNDLE with the key in FILE, which bailey pack keygen created. The signed bundle replaces it, or is written to
+the file of --out. A bundle has one signature.`,
 		Example: "  bailey pack sign demo-1.0.0.baileypack --key acme.key",
-		Args:    OneArg("a bundle, as in: bailey pack sign demo-1.0.0.baileypack --key acme.key"),
+		Args:    OneArg("a bundle, for example: bailey pack sign demo-1.0.0.baileypack --key acme.key"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if _, _, err := readUnverified(args[0]); err != nil { // refuse to sign an invalid pack
 				return err
@@ -206,14 +206,14 @@ func (a *App) packSign() *cobra.Command {
 func readPrivate(name string) (string, error) {
 	data, err := safefile.ReadPlain(name, 4<<10)
 	if err == nil && data == nil {
-		err = bailey.NotFound.New("there is no file "+name, "bailey pack keygen NAME makes NAME.key")
+		err = bailey.NotFound.New("there is no file "+name, "run bailey pack keygen NAME to create NAME.key")
 	}
 	if err != nil {
 		return "", err
 	}
 	if info, err := os.Lstat(name); err != nil || strings.HasPrefix(string(data), "PRIVATE") && safefile.Wide(info) {
-		return "", bailey.Denied.Wrap(err, name+" can be read by others, and a private key is its owner's alone",
-			"chmod 600 "+name+", or make another with bailey pack keygen if others may have read it")
+		return "", bailey.Denied.Wrap(err, name+" can be read by others, but only its owner may read a private key",
+			"chmod 600 "+name+", or create another with bailey pack keygen if others may have read it")
 	}
 	return string(data), nil
 }
@@ -237,10 +237,10 @@ func (a *App) packVerify() *cobra.Command {
 	var key string
 	cmd := &cobra.Command{
 		Use: "verify BUNDLE", Short: "Verify the signature of a bundle",
-		Long: `Verify BUNDLE against the keys that this home trusts, or against the one in --key FILE. Exit code 0 means that the
-signature is of one of them and that every file is what was signed.`,
+		Long: `Verify BUNDLE against the keys that this home trusts, or against the one in --key FILE. Exit code 0 means that one of
+these keys made the signature and that every file is unchanged.`,
 		Example: "  bailey pack verify demo-1.0.0.baileypack\n  bailey pack verify demo-1.0.0.baileypack --key acme.pub",
-		Args:    OneArg("a bundle, as in: bailey pack verify demo-1.0.0.baileypack"),
+		Args:    OneArg("a bundle, for example: bailey pack verify demo-1.0.0.baileypack"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			keys, err := a.keysFor(cmd.Context(), key)
 			if err != nil {
@@ -262,7 +262,7 @@ signature is of one of them and that every file is what was signed.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&key, "key", "", "a public key's `file`, instead of those that are trusted")
+	cmd.Flags().StringVar(&key, "key", "", "a public key's `file`, instead of the trusted keys")
 	return cmd
 }
 
@@ -288,12 +288,12 @@ func (a *App) keysFor(ctx context.Context, file string) ([]pack.Key, error) {
 func (a *App) packDiff() *cobra.Command {
 	return &cobra.Command{
 		Use: "diff OLD NEW", Short: "Show what a pack may do that another version may not",
-		Long: `Say what the pack NEW may do that OLD could not; each is a directory or a bundle. What is only less than before is not
-shown; what cannot be judged is. A class that is milder than before is shown too, since rules on the stricter one hold
-no more. Exit code 0: it may do nothing more; 1: it may do what is shown.`,
+		Long: `Show what the pack NEW may do that OLD may not; each is a directory or a bundle. Reductions are not
+shown; changes that cannot be judged are. A milder class is shown too, since rules for the stricter one no longer
+match. Exit code 0: it may do nothing more; 1: it may do what is shown.`,
 		Example: "  bailey pack diff demo-1.0.0.baileypack ./demo",
-		Args: CheckArgs(func(_ *cobra.Command, args []string) bool { return len(args) == 2 }, "diff wants two packs",
-			"as in: bailey pack diff demo-1.0.0.baileypack ./demo"),
+		Args: CheckArgs(func(_ *cobra.Command, args []string) bool { return len(args) == 2 }, "diff needs two packs",
+			"use for example: bailey pack diff demo-1.0.0.baileypack ./demo"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var both [2]*pack.Pack
 			for i, path := range args {
@@ -306,7 +306,7 @@ no more. Exit code 0: it may do nothing more; 1: it may do what is shown.`,
 			changes := pack.Diff(both[0], both[1])
 			same, text := len(changes) == 0, packstore.ChangeLines(changes)
 			if same {
-				text = "it may do nothing that the other could not\n"
+				text = "it may do nothing that the other may not\n"
 			}
 			return ExitUnless(same, apitype.ExitDenied, a.PrintLine(map[string]any{"ok": true, "wider": !same,
 				"changes": append([]pack.Change{}, changes...)}, "%s", text))
@@ -318,10 +318,10 @@ func (a *App) packKeygen() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use: "keygen NAME", Short: "Create a key that signs packs",
-		Long: `Make an Ed25519 key: NAME.key, which signs and goes to nobody, and NAME.pub, which whoever trusts your packs gets
-from you. Neither file is ever overwritten.`,
+		Long: `Create an Ed25519 key: NAME.key, the private key that signs, and NAME.pub, the public key for everyone who trusts your
+packs. Neither file is ever overwritten.`,
 		Example: "  bailey pack keygen acme\n  bailey pack keygen acme --out ~/keys",
-		Args:    OneArg("a name, as in: bailey pack keygen acme"),
+		Args:    OneArg("a name, for example: bailey pack keygen acme"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			private, public, err := pack.GenerateKey(args[0])
 			if err != nil {
@@ -335,7 +335,7 @@ from you. Neither file is ever overwritten.`,
 				return errors.Join(err, os.Remove(pub))
 			}
 			return a.PrintLine(map[string]any{"ok": true, "name": args[0], "private": key, "public": pub, "key": public},
-				"%s signs; keep it to yourself\n%s is for those who are to trust it: %s\n", key, pub, public)
+				"%s signs; keep it secret\n%s is for the users who trust it: %s\n", key, pub, public)
 		},
 	}
 	cmd.Flags().StringVar(&dir, "out", ".", "the directory")
@@ -347,10 +347,10 @@ func writeNewFile(name, content string, mode fs.FileMode) error {
 	err := safefile.Create(name, []byte(content), mode)
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return bailey.Conflict.New(name+" exists, and is not overwritten", "take another name, or move it away")
+		return bailey.Conflict.New(name+" exists, and is not overwritten", "use another name, or move it away")
 	case err != nil:
 		return bailey.Unavailable.Wrap(err, name+" cannot be written",
-			"look at the directory's mode and the disk's space")
+			"check the directory's mode and the disk's space")
 	}
 	return nil
 }
@@ -361,7 +361,7 @@ func (a *App) packTrust() *cobra.Command {
 		Long: `Trust the key in FILE, as bailey pack keygen wrote it: packs that it signed may be installed. Compare what is shown
 with what its author says over another way than the file came.`,
 		Example: "  bailey pack trust acme.pub",
-		Args:    OneArg("a public key's file, as in: bailey pack trust acme.pub"),
+		Args:    OneArg("a public key's file, for example: bailey pack trust acme.pub"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			k, err := readKey(args[0])
 			if err != nil {
@@ -392,13 +392,13 @@ func (a *App) packUntrust() *cobra.Command {
 		Long: `Trust the key NAME no longer. What it signed stays installed and is not loaded, from the next call on. Where
 rules in force speak of that, they have to be replaced first; bailey kill stops everything at once.`,
 		Example: "  bailey pack untrust acme",
-		Args:    OneArg("a key's name, as in: bailey pack untrust acme"),
+		Args:    OneArg("a key's name, for example: bailey pack untrust acme"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeKey(cmd.Context(), a, "pack untrust", apitype.UntrustPackKey,
 				apitype.PackKeyName{Name: args[0]},
 				"Trust "+terminal.CutLine(args[0])+" no longer?", func(c apitype.KeyChanged) string {
-					return c.Name + " is trusted no longer, and " + apitype.Counts(len(c.Packs), "pack") +
-						" of it not loaded"
+					return c.Name + " is no longer trusted, and " + apitype.Counts(len(c.Packs), "pack") +
+						" signed by it are not loaded"
 				})
 		},
 	})
@@ -410,7 +410,7 @@ func changeKey[Request any](ctx context.Context, a *App, verb string, e localapi
 	if err != nil {
 		return err
 	}
-	text := "nothing changes: this key is trusted"
+	text := "nothing to do: this key is trusted"
 	if out.Changed {
 		text = words(out)
 	}
@@ -440,7 +440,7 @@ func (a *App) packPublish() *cobra.Command {
 		Long: `Put a bundle, signed by a trusted key or by the one in --key FILE, into DIR, which any web server can serve, and enter it
 in DIR/index.json. A version that is there stays what it is: another bundle of the same version is refused.`,
 		Example: "  bailey pack publish demo-1.0.0.baileypack --to /srv/packs",
-		Args:    OneArg("a bundle, as in: bailey pack publish demo-1.0.0.baileypack --to /srv/packs"),
+		Args:    OneArg("a bundle, for example: bailey pack publish demo-1.0.0.baileypack --to /srv/packs"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := filepath.Abs(dir)
 			if err != nil {
@@ -451,7 +451,7 @@ in DIR/index.json. A version that is there stays what it is: another bundle of t
 	}
 	f := cmd.Flags()
 	f.StringVar(&dir, "to", "", "the `directory`")
-	f.StringVar(&key, "key", "", "a public key's `file`, instead of those that are trusted")
+	f.StringVar(&key, "key", "", "a public key's `file`, instead of the trusted keys")
 	cmd.MarkFlagRequired("to")
 	return a.OperatorVerb(cmd)
 }
@@ -476,7 +476,7 @@ func (a *App) publishBundle(ctx context.Context, bundle, dir, key string) error 
 	unlock, err := localapi.LockFile(filepath.Join(dir, ".publish.lock"))
 	if err != nil {
 		return bailey.Unavailable.Wrap(err, dir+" cannot be published to",
-			"it is a directory that you may write, in which nobody else publishes just now")
+			"use a directory that you can write and in which no other process is publishing")
 	}
 	defer unlock()
 	index, there, err := addToIndex(dir, entry, data)
@@ -501,7 +501,7 @@ func (a *App) publishBundle(ctx context.Context, bundle, dir, key string) error 
 	}
 	text := "published: " + filepath.Join(dir, entry.File)
 	if there {
-		text = "nothing changes: it is published"
+		text = "nothing to do: it is published"
 	}
 	return a.PrintLine(struct {
 		OK      bool   `json:"ok"`
@@ -515,8 +515,8 @@ func (a *App) publishBundle(ctx context.Context, bundle, dir, key string) error 
 // version exists, it returns an error, even if the index does not list that bundle.
 func addToIndex(dir string, p publishedPack, data []byte) (index []byte, there bool, err error) {
 	taken := func(digest string) error {
-		return bailey.Conflict.Errorf("give it a new version: who installed that one relies on it",
-			"%s %s is published as %.12s, and this is %.12s", p.Name, p.Version, digest, p.Digest)
+		return bailey.Conflict.Errorf("give it a new version: users of the published one rely on it",
+			"%s %s is published as %.12s, but this is %.12s", p.Name, p.Version, digest, p.Digest)
 	}
 	old, err := safefile.ReadPlain(filepath.Join(dir, p.File), pack.MaxBundle)
 	if err != nil {
@@ -557,8 +557,8 @@ func readIndex(dir string) (list packIndex, err error) {
 		return list, err
 	}
 	if err := strictjson.Decode(text, &list); err != nil {
-		return list, bailey.Invalid.Wrap(err, name+" is no index of packs",
-			"move it away; publishing makes a new one, of what is published from then on")
+		return list, bailey.Invalid.Wrap(err, name+" is not an index of packs",
+			"move it away; publishing creates a new one, which lists packs published from then on")
 	}
 	return list, nil
 }
@@ -575,13 +575,13 @@ func (a *App) packScaffold() *cobra.Command {
 	var dir, kind string
 	cmd := &cobra.Command{
 		Use: "scaffold NAME", Short: "Create the files of a new pack",
-		Long: `Write a pack that is sound, to be made into yours: pack.yaml and README.md. Nothing is overwritten. Kinds:
+		Long: `Write a valid pack as a starting point: pack.yaml and README.md. Nothing is overwritten. Kinds:
 
-  read-only          it looks
-  change-controlled  it changes a file, and a person who is asked sees what would stand in it
-  operator           it destroys, and cannot be undone: no rule but one that names it lets it run`,
+  read-only          it reads
+  change-controlled  it changes a file, and the approver sees the new contents
+  operator           it destroys data irreversibly: only a rule that names it allows it`,
 		Example: "  bailey pack scaffold demo\n  bailey pack scaffold --kind change-controlled --dir packs/demo demo",
-		Args:    OneArg("the pack's name, as in: bailey pack scaffold demo"),
+		Args:    OneArg("the pack's name, for example: bailey pack scaffold demo"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if dir == "" {
 				dir = args[0]
@@ -591,7 +591,7 @@ func (a *App) packScaffold() *cobra.Command {
 				return err
 			}
 			if err := os.MkdirAll(dir, 0o755); err != nil {
-				return bailey.Unavailable.Wrap(err, dir+" cannot be made", "name another with --dir")
+				return bailey.Unavailable.Wrap(err, dir+" cannot be created", "give another one to --dir")
 			}
 			names := []string{filepath.Join(dir, pack.ManifestName), filepath.Join(dir, "README.md")}
 			for i, name := range names {
@@ -617,12 +617,12 @@ func scaffoldPack(name, kind string) ([]string, error) {
 	text, err := scaffolds.ReadFile("scaffold/" + kind + ".yaml")
 	if err != nil {
 		return nil, bailey.Invalid.Errorf("kinds are "+strings.Join(scaffoldKinds, ", "),
-			"there is no kind %q", kind)
+			"unknown kind %q", kind)
 	}
 	text = bytes.ReplaceAll(text, []byte("NAME"), []byte(name))
 	if _, err := pack.Parse(pack.ManifestName, text); err != nil {
-		return nil, bailey.Invalid.Errorf("small letters, digits and -, a letter first",
-			"a pack cannot have the name %q", name)
+		return nil, bailey.Invalid.Errorf("use lower case letters, digits and -, beginning with a letter",
+			"%q is not a valid name of a pack", name)
 	}
 	return []string{string(text),
 		"# " + name + "\n\nWhat it is for, what it needs on the machine, and who keeps it.\n"}, nil

@@ -26,8 +26,8 @@ func (a *App) policyVerb() *cobra.Command {
 	var inputs []string
 	explain := &cobra.Command{
 		Use: "explain CAPABILITY [-i key=value]... | RECEIPT", Short: "Explain the decision about a call",
-		Long: `Say what would be decided about a call, by which rules, and what would change it. Of a receipt: what was decided then,
-and what the policy of now would say about the same call.`,
+		Long: `Show how a call would be decided, by which rules, and what would change the decision. For a receipt: show what was decided,
+and how the current policy would decide the same call.`,
 		Example: "  bailey policy explain git.log -i repo=.\n  bailey policy explain r-…",
 		Args:    OneArg("a capability or a receipt"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -67,13 +67,13 @@ With --signature FILE the policy has to be signed, by a key that settings.yaml n
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if starter && len(args) > 0 {
-				return bailey.Invalid.New("--starter goes without a directory", "bailey policy apply --help")
+				return bailey.Invalid.New("--starter takes no directory", "bailey policy apply --help")
 			}
 			return a.applyPolicy(cmd.Context(), args, starter, signature)
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&starter, "starter", false, "go back to the policy that is built in")
+	f.BoolVar(&starter, "starter", false, "return to the built-in policy")
 	f.StringVar(&signature, "signature", "", "a detached SSH signature of the policy, a `file`")
 	return a.OperatorVerb(cmd)
 }
@@ -100,7 +100,7 @@ func (a *App) applyPolicy(ctx context.Context, args []string, starter bool, sign
 			return p.Differs, p.Summary(), changeIf(p.Differs, r)
 		}, func(p apitype.Proposed) string {
 			if !p.Changed {
-				return "nothing changes: this policy is in use"
+				return "nothing to do: this policy is in use"
 			}
 			return fmt.Sprintf("applied: %s in use from the next call on, policy %.12s (files %.12s)",
 				apitype.Counts(p.Rules, "rule"), p.Policy, p.Digest)
@@ -113,7 +113,7 @@ func policyDirOf(home localapi.Home, args []string) (string, error) {
 	case len(args) == 0:
 		return filepath.Join(string(home), "policy"), nil
 	case args[0] == "":
-		return "", bailey.Invalid.New("the policy's directory has an empty name",
+		return "", bailey.Invalid.New("the name of the policy directory is empty",
 			"leave it out for "+filepath.Join(string(home), "policy"))
 	}
 	return filepath.Abs(args[0])
@@ -122,14 +122,14 @@ func policyDirOf(home localapi.Home, args []string) (string, error) {
 func readSignature(name, namespace string) (string, error) {
 	text, err := safefile.ReadNamed(name, 64<<10)
 	if err != nil {
-		return "", bailey.Invalid.Wrap(err, "the signature cannot be read", "make it with ssh-keygen -Y sign -n "+namespace)
+		return "", bailey.Invalid.Wrap(err, "cannot read the signature", "create it with ssh-keygen -Y sign -n "+namespace)
 	}
 	return string(text), nil
 }
 
 func (a *App) explainReceipt(ctx context.Context, id bailey.ReceiptID, inputs bool) error {
 	if inputs {
-		return bailey.Invalid.New("a receipt holds its own inputs", "leave -i out, or name a capability")
+		return bailey.Invalid.New("-i cannot be used with a receipt", "leave -i out, or name a capability")
 	}
 	if err := a.requireLedger(); err != nil {
 		return err
@@ -146,18 +146,18 @@ func writeRules(out, name string, text []byte) (string, error) {
 	file := out
 	if !strings.HasSuffix(out, ".cedar") {
 		if err := os.Mkdir(out, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return "", bailey.Unavailable.Wrapf(err, "name one whose parent is there, or a file *.cedar",
-				"directory %s cannot be made", terminal.Shown(out))
+			return "", bailey.Unavailable.Wrapf(err, "name a directory whose parent exists, or a file *.cedar",
+				"cannot create directory %s", terminal.Shown(out))
 		}
 		file = filepath.Join(out, name)
 	}
 	err := safefile.Create(file, text, 0o600)
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return "", bailey.Conflict.Errorf("name another file, or move that one away: nothing is overwritten",
-			"%s is there already", terminal.Shown(file))
+		return "", bailey.Conflict.Errorf("name another file, or move that one away: files are not overwritten",
+			"%s already exists", terminal.Shown(file))
 	case err != nil:
-		return "", bailey.Unavailable.Wrapf(err, "", "%s cannot be written", terminal.Shown(file))
+		return "", bailey.Unavailable.Wrapf(err, "", "cannot write %s", terminal.Shown(file))
 	}
 	return file, nil
 }
@@ -177,7 +177,7 @@ func (a *App) giveRules(out, name string, text []byte, said func(file string) an
 		}
 		inWords()
 		if file != "" {
-			fmt.Fprintf(w, "written: %s\nlook at it, then: bailey policy check DIR, and bailey policy apply DIR\n",
+			fmt.Fprintf(w, "written: %s\nreview it, then: bailey policy check DIR, and bailey policy apply DIR\n",
 				terminal.Shown(file))
 		}
 	})
@@ -241,7 +241,7 @@ func (a *App) checkPolicy(args []string) (c policyCheckResult, err error) {
 func (a *App) policyInit() *cobra.Command {
 	return &cobra.Command{
 		Use: "init [DIR]", Short: "Write the policy in use to files that you can edit",
-		Long: `Write the policy in use into DIR, or into $BAILEY_HOME/policy, which must not hold one: the rules, their tests, and
+		Long: `Write the policy in use into DIR, or into $BAILEY_HOME/policy, which must not contain one: the rules, their tests, and
 budgets as comments. Nothing changes until "bailey policy apply".`,
 		Example: "  bailey policy init\n  bailey policy check\n  bailey policy apply",
 		Args:    cobra.MaximumNArgs(1),
@@ -263,7 +263,7 @@ budgets as comments. Nothing changes until "bailey policy apply".`,
 				return err
 			}
 			return a.PrintLine(map[string]any{"ok": true, "dir": dir, "files": names},
-				"wrote %s into %s; change them, then bailey policy check and bailey policy apply\n", apitype.List(names),
+				"wrote %s into %s; edit them, then run bailey policy check and bailey policy apply\n", apitype.List(names),
 				terminal.CutLine(dir))
 		},
 	}
@@ -281,7 +281,7 @@ func writePolicy(dir string, files []apitype.KeptFile) (names []string, err erro
 	defer root.Close()
 	if old, err := policyfiles.ReadDir(dir); err == nil || len(old.All()) > 0 {
 		return nil, bailey.Conflict.New("there is a policy in "+dir+" already",
-			"change that one, or name another directory")
+			"edit that one, or name another directory")
 	}
 	for _, f := range files {
 		w, err := root.OpenFile(f.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -307,8 +307,8 @@ func writePolicy(dir string, files []apitype.KeptFile) (names []string, err erro
 func (a *App) policyShow() *cobra.Command {
 	return QueryVerb(a, &cobra.Command{
 		Use: "show [DIGEST]", Short: "Print the policy in use, or an earlier one",
-		Long: `Print the files of the policy in use, or of one that was applied before: DIGEST is the beginning of that of its files,
-as apply printed it, or of its rules, as receipts have it.`,
+		Long: `Print the files of the policy in use, or of one that was applied before: DIGEST is a prefix of the digest of its files,
+as apply printed it, or of its rules, as in receipts.`,
 		Args: cobra.MaximumNArgs(1),
 	}, apitype.ShowPolicy, func(args []string) (apitype.PolicyName, error) {
 		return apitype.PolicyName{Digest: strings.Join(args, "")}, nil
@@ -322,8 +322,8 @@ as apply printed it, or of its rules, as receipts have it.`,
 func (a *App) policyTextVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "text [DIR]", Short: "Print the text of a policy that is signed",
-		Long: `Print the line that stands for the policy in DIR, or in $BAILEY_HOME/policy: the digest of its files. Who signs it
-signs them all.`,
+		Long: `Print the line that represents the policy in DIR, or in $BAILEY_HOME/policy: the digest of its files. A signature of it
+covers all of them.`,
 		Example: "  bailey policy text | ssh-keygen -Y sign -n policy@bailey -f ~/.ssh/id_ed25519 > policy.sig\n  bailey policy apply --signature policy.sig",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -39,18 +39,18 @@ func (a *App) policyImport() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use: "import FILE... [-o DIR]", Short: "Convert the permission lists of an agent client to rules",
-		Long: `Make rules of lists that other programs keep: the settings.json of Claude Code (permissions.allow, ask, deny), or a
-file with one Tool(pattern) a line, which allows unless "ask" or "deny" stands before it. Nothing takes effect: the
-rules are for a person to look at.
+		Long: `Convert the permission lists of other programs to rules: the settings.json of Claude Code (permissions.allow, ask, deny), or a
+file with one Tool(pattern) a line, which allows unless "ask" or "deny" precedes it. Nothing takes effect: review
+the rules first.
 
-Bash(git status:*) becomes a rule for the capability that stands for that command. Allow stays allow for what only
-looks; what changes something is permitted and asks. An entry that means a part of a capability asks, one that denies a
-part denies it. What no capability stands for is named and left out: no rule is ever wider than the list.
+Bash(git status:*) becomes a rule for the capability that corresponds to that command. Allow stays allow for
+capabilities that only read; changes are permitted but ask. An entry for a part of a capability asks, one that denies a
+part denies the whole. Entries without a capability are named and left out: no rule is ever wider than the list.
 
-Without -o the rules go to stdout. With -o they go into a new file; one that is there is never overwritten.`,
+Without -o the rules go to stdout. With -o they go into a new file; an existing one is never overwritten.`,
 		Example: "  bailey policy import ~/.claude/settings.json .claude/settings.json -o policy",
-		Args: CheckArgs(func(_ *cobra.Command, args []string) bool { return len(args) > 0 }, "want a file of lists",
-			"as in: bailey policy import ~/.claude/settings.json -o policy"),
+		Args: CheckArgs(func(_ *cobra.Command, args []string) bool { return len(args) > 0 }, "import needs a file of lists",
+			"use for example: bailey policy import ~/.claude/settings.json -o policy"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			made, err := importLists(args)
 			if err != nil {
@@ -102,13 +102,13 @@ func importLists(files []string) (made review.Import, err error) {
 func readLists(name string) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|safefile.NoWait, 0)
 	if err != nil {
-		return nil, bailey.NotFound.Wrapf(err, "name a file of lists, as ~/.claude/settings.json",
-			"%s cannot be opened", terminal.Shown(name))
+		return nil, bailey.NotFound.Wrapf(err, "name a file of lists, for example ~/.claude/settings.json",
+			"cannot open %s", terminal.Shown(name))
 	}
 	defer f.Close()
 	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		return nil, bailey.Invalid.Wrapf(err, "name a file of lists, as ~/.claude/settings.json",
-			"%s is no regular file", terminal.Shown(name))
+		return nil, bailey.Invalid.Wrapf(err, "name a file of lists, for example ~/.claude/settings.json",
+			"%s is not a regular file", terminal.Shown(name))
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxImport+1))
 	if err != nil {
@@ -141,8 +141,8 @@ type pastCallFilter struct {
 func (s *pastCallFilter) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.since, "since", "",
-		"calls that started so long ago or later: `7d`, 36h, 90m, a date, or a time as in 2026-11-03T09:00:00Z")
-	f.StringVar(&s.until, "until", "", "calls that started before that: `1d`, a date or a time")
+		"calls that started at or after `7d`, 36h or 90m ago, a date, or a time such as 2026-11-03T09:00:00Z")
+	f.StringVar(&s.until, "until", "", "calls that started before `1d` ago, a date or a time")
 	copyFlag(cmd, &s.dir)
 }
 
@@ -152,19 +152,19 @@ func (a *App) policyReplay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "replay [DIR] [--since 7d]", Short: "Show which past decisions these rules would change",
 		Args: cobra.MaximumNArgs(1),
-		Long: `Decide the calls of the past again by the rules in DIR, or in $BAILEY_HOME/policy, and list every decision that would be another, with
-the rule that makes it so. Nothing takes effect. The ledger's files are read and checked, and no gateway is asked.
+		Long: `Decide past calls again by the rules in DIR, or in $BAILEY_HOME/policy, and list every decision that would change, with
+the rule responsible. Nothing takes effect. The ledger's files are read and checked; no gateway is needed.
 
-A receipt does not hold everything. A call that cannot be decided again is counted with the reason: it is open, ended
-or met a wall before any rule was asked, its capability is not there any more, or a rule looks at what the receipt
-hides. Dry runs are decided like calls. The exit code does not tell whether anything would change.`,
+A receipt does not contain everything. A call that cannot be decided again is counted with the reason: it is open, it
+ended or was refused before any rule was evaluated, its capability no longer exists, or a rule uses data that the receipt
+hides. Dry runs are decided like calls. The exit code does not depend on the result.`,
 		Example: "  bailey policy replay --since 7d --with ./policy",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if with != "" {
 				args = append(args, with)
 			}
 			if len(args) > 1 {
-				return bailey.Invalid.New("two directories of rules are named", "name one, as DIR or with --with")
+				return bailey.Invalid.New("rules are given twice", "name one directory, as DIR or with --with")
 			}
 			home, err := localapi.FindHome()
 			if err != nil {
@@ -237,16 +237,16 @@ func writeReplay(w io.Writer, r review.Report) {
 		})
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "%d calls: %d decided as they were, %d otherwise, %d not to be decided again\n", r.Calls, r.Same,
+	fmt.Fprintf(w, "%d calls: %d decided as before, %d differently, %d cannot be decided again\n", r.Calls, r.Same,
 		r.Changed, r.Undecided)
 	if r.NotListed > 0 {
-		fmt.Fprintf(w, "  %d of those that change are of further kinds, and not listed\n", r.NotListed)
+		fmt.Fprintf(w, "  %d of those that change are of further kinds and not listed\n", r.NotListed)
 	}
 	if r.DryRuns > 0 {
 		fmt.Fprintf(w, "  %d were dry runs\n", r.DryRuns)
 	}
 	writeCauses(w, "not decided", r.Causes)
-	writeCauses(w, "to bear in mind", r.Marked)
+	writeCauses(w, "notes", r.Marked)
 }
 
 func writeCauses(w io.Writer, what string, list []review.Cause) {
@@ -270,12 +270,12 @@ func (a *App) policySuggest() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "suggest [--since 7d] [-o DIR/FILE]", Short: "Suggest rules that fit past calls",
 		Args: cobra.NoArgs,
-		Long: `Write rules that would have allowed what was allowed, asked for what was asked for, and denied what was denied, from
-the receipts of the past. They are for a person to look at, and nothing takes effect: a comment at each says how many
-calls it comes from, and what it leaves open.
+		Long: `Write rules that would have allowed the calls that were allowed, asked for those that were asked for, and denied those that were
+denied, from past receipts. Nothing takes effect: review the rules first. A comment at each says how many
+calls it comes from, and what it does not restrict.
 
-A rule names the capability, who called it and in which cage, the directories, and the arguments where they were few.
-Without -o the rules go to stdout. With -o they go into a new file; one that is there is never overwritten.`,
+A rule names the capability, the caller and the jail, the directories, and the arguments if there were few.
+Without -o the rules go to stdout. With -o they go into a new file; an existing one is never overwritten.`,
 		Example: "  bailey policy suggest --since 7d\n  bailey policy suggest --since 7d -o policy/suggested.cedar",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			catalog, err := packstore.BuiltIn()
@@ -291,8 +291,8 @@ Without -o the rules go to stdout. With -o they go into a new file; one that is 
 				return err
 			}
 			if out != "" && len(made.Capabilities) == 0 {
-				return bailey.NotFound.Errorf("a longer stretch of the past may have some: --since 30d",
-					"none of %d calls was allowed or asked for: there is no rule to suggest", made.Calls)
+				return bailey.NotFound.Errorf("try a longer period: --since 30d",
+					"none of %d calls was allowed or asked for, so there is no rule to suggest", made.Calls)
 			}
 			said := func(file string) any {
 				v := suggestion{File: file, Calls: made.Calls, Capabilities: made.Capabilities, LeftOut: made.Undecided}

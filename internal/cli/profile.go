@@ -17,7 +17,7 @@ import (
 
 func (a *App) profileVerb() *cobra.Command {
 	return GroupVerb("profile", "Select profiles: active packs, workspaces, hosts and secrets",
-		"Profiles are files $BAILEY_HOME/profiles/NAME.yaml; docs/profiles.md has all that they may say.",
+		"Profiles are files $BAILEY_HOME/profiles/NAME.yaml; see docs/profiles.md for their contents.",
 		a.profileShow(), a.profileUse(), QueryVerb(a, &cobra.Command{
 			Use: "list", Short: "List the profiles, and which are in use",
 		}, apitype.ListProfiles, nil, printProfiles))
@@ -29,9 +29,9 @@ func printProfiles(w io.Writer, l apitype.ProfileList) {
 	})
 	switch {
 	case l.Fault != "":
-		fmt.Fprintln(w, "NOTHING CAN BE CALLED: "+terminal.Shown(l.Fault))
+		fmt.Fprintln(w, "NO CALL IS POSSIBLE: "+terminal.Shown(l.Fault))
 	case len(l.Profiles) == 0:
-		fmt.Fprintln(w, "no profiles: everything that is installed is active")
+		fmt.Fprintln(w, "no profiles: everything installed is active")
 	}
 }
 
@@ -71,7 +71,7 @@ func (a *App) profileShow() *cobra.Command {
 			at := slices.IndexFunc(l.Profiles, func(p apitype.ProfileState) bool { return p.Name == args[0] })
 			if at < 0 {
 				return bailey.NotFound.New("there is no profile "+args[0],
-					"bailey profile list names those there are")
+					"run bailey profile list to show the profiles")
 			}
 			p := l.Profiles[at]
 			if p.Fault != "" && !a.JSON {
@@ -93,13 +93,13 @@ is in use is what the files said now; that they say something else later is a fi
 		Example: "  bailey profile use development\n  bailey profile use base production\n  bailey profile use --none",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if none == (len(args) > 0) {
-				return bailey.Invalid.New("want profiles, or --none alone",
-					"bailey profile list names those there are")
+				return bailey.Invalid.New("use needs profiles, or only --none",
+					"run bailey profile list to show the profiles")
 			}
 			return a.useProfiles(cmd.Context(), args)
 		},
 	}
-	cmd.Flags().BoolVar(&none, "none", false, "use no profile: everything that is installed is active")
+	cmd.Flags().BoolVar(&none, "none", false, "use no profile: everything installed is active")
 	return a.OperatorVerb(cmd)
 }
 
@@ -112,9 +112,9 @@ func (a *App) useProfiles(ctx context.Context, names []string) error {
 		}, func(p apitype.ProfileChange) string {
 			switch {
 			case !p.Changed:
-				return "nothing changes: this is in use"
+				return "nothing to do: this is in use"
 			case len(p.InUse) == 0:
-				return "no profile is in use: everything that is installed is active from the next call on"
+				return "no profile is in use: everything installed is active from the next call on"
 			}
 			return "in use from the next call on: " + strings.Join(p.InUse, ", ")
 		})

@@ -26,7 +26,7 @@ func (a *App) receiptsVerb() *cobra.Command {
 	var dir string
 	list := &cobra.Command{
 		Use: "list", Short: "List receipts, newest first", Args: cobra.NoArgs,
-		Long:    "List receipts, newest first. Filters combine. An index finds them; what is shown is read from the ledger.\nbailey receipts export reads the ledger itself: take that where nothing may be missing.",
+		Long:    "List receipts, newest first. Filters combine. An index finds them; their contents are read from the ledger.\nUse bailey receipts export, which reads the ledger itself, if none may be missing.",
 		Example: "  bailey receipts list --status denied --since 7d\n  bailey receipts list --capability git.push --since 2026-11-03T09:00:00Z --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := w.buildFilter(time.Now())
@@ -34,8 +34,8 @@ func (a *App) receiptsVerb() *cobra.Command {
 				return err
 			}
 			if f.Limit = limit; limit < 1 || limit > receipts.MaxLimit {
-				return bailey.Invalid.Errorf("--before goes on behind a list; bailey receipts export writes all",
-					"--limit is from 1 to %d", receipts.MaxLimit)
+				return bailey.Invalid.Errorf("use --before to continue a list, or bailey receipts export for all",
+					"--limit must be from 1 to %d", receipts.MaxLimit)
 			}
 			copied := func(r ReceiptReader) (apitype.ReceiptList, error) {
 				page, err := r.Find(cmd.Context(), f)
@@ -45,8 +45,8 @@ func (a *App) receiptsVerb() *cobra.Command {
 		},
 	}
 	w.addFlags(list)
-	list.Flags().IntVar(&limit, "limit", 50, "how many at most")
-	list.Flags().Uint64Var(&w.Before, "before", 0, "only those before this `number`: goes on behind a list")
+	list.Flags().IntVar(&limit, "limit", 50, "maximum number of receipts")
+	list.Flags().Uint64Var(&w.Before, "before", 0, "only receipts before this `number`: continues a list")
 	copyFlag(list, &dir)
 	cmd.AddCommand(list, a.forgetVerb(), a.showVerb(), a.exportVerb(), a.reportVerb())
 	return cmd
@@ -57,7 +57,7 @@ func (a *App) showVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show RECEIPT", Short: "Show a receipt with its stored arguments and output",
 		Args: OneArg("a receipt"),
-		Long: "Show one receipt, whole, and what is kept of its arguments and output. That there is none is said after the ledger\nwas read through. With --ledger the receipt alone is shown.",
+		Long: "Show one receipt, and its stored arguments and output. A receipt is reported as missing only after the ledger\nwas read through. With --ledger only the receipt is shown.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := bailey.ReceiptID(args[0])
 			copied := func(r ReceiptReader) (apitype.ShownReceipt, error) {
@@ -85,7 +85,7 @@ func (a *App) printReceipts(w io.Writer, l apitype.ReceiptList) {
 	})
 	switch {
 	case len(l.Receipts) == 0:
-		fmt.Fprintln(a.Stderr, "bailey: no such receipts")
+		fmt.Fprintln(a.Stderr, "bailey: no matching receipts")
 	case l.Next > 0:
 		fmt.Fprintf(a.Stderr, "bailey: there are more: --before %d\n", l.Next)
 	}
@@ -98,14 +98,14 @@ func (a *App) forgetVerb() *cobra.Command {
 receipt stays, with their lengths; that they were forgotten, and by whom, is an entry of the ledger, which
 verifies as before. Nobody can tell any more what they were, and nobody can bring them back.`,
 		Example: "  bailey receipts forget r-…",
-		Args:    OneArg("a receipt, as in: bailey receipts forget r-…"),
+		Args:    OneArg("a receipt, for example: bailey receipts forget r-…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := Operate(cmd.Context(), a, "receipts forget", apitype.ForgetReceipt, apitype.ID{ID: args[0]},
-				"Forget what is kept of "+terminal.CutLine(args[0])+", for ever?")
+				"Delete the stored arguments and output of "+terminal.CutLine(args[0])+" permanently?")
 			if err != nil {
 				return err
 			}
-			return a.PrintLine(f, "forgotten of %s: %s\n", f.Receipt, strings.Join(f.Parts, ", "))
+			return a.PrintLine(f, "deleted of %s: %s\n", f.Receipt, strings.Join(f.Parts, ", "))
 		},
 	})
 }
@@ -113,7 +113,7 @@ verifies as before. Nobody can tell any more what they were, and nobody can brin
 // copyFlag adds the flag for a ledger other than that of the home.
 func copyFlag(cmd *cobra.Command, dir *string) {
 	cmd.Flags().StringVar(dir, "ledger", "",
-		"read the ledger in this `directory`, a copy say: asks no gateway, writes nothing")
+		"read the ledger in this `directory`, for example a copy: uses no gateway, writes nothing")
 	cmd.MarkFlagDirname("ledger")
 }
 
@@ -126,7 +126,7 @@ func (a *App) requireLedger() error {
 	}
 	if !a.Local.Begun(home.Ledger()) {
 		return bailey.NotFound.New("there is no ledger in "+string(home),
-			"BAILEY_HOME names the home; the first call begins its ledger. --ledger DIR looks into a copy")
+			"make a call first, which creates the ledger; BAILEY_HOME names the home. --ledger DIR reads a copy")
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func (a *App) Progress(what string) func(done, all int64) {
 func (a *App) withSlowNotice(do func() error) error {
 	if a.isTerminal() {
 		defer time.AfterFunc(time.Second, func() {
-			fmt.Fprintln(a.Stderr, "bailey: still looking: the first question after a lost index takes longest")
+			fmt.Fprintln(a.Stderr, "bailey: still searching: the first query after the index was lost takes longest")
 		}).Stop()
 	}
 	return do()
@@ -205,13 +205,13 @@ type receiptFilter struct {
 
 func (w *receiptFilter) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar((*string)(&w.Status), "status", "", "only those that ended so: `"+strings.Join(statusNames(), "|")+"`")
+	f.StringVar((*string)(&w.Status), "status", "", "only those with this status: `"+strings.Join(statusNames(), "|")+"`")
 	f.StringVar((*string)(&w.Capability), "capability", "", "only calls of this `capability`")
 	f.StringVar(&w.Agent, "agent", "", "only calls of this `agent`")
 	f.StringVar((*string)(&w.Session), "session", "", "only calls of this `session`")
 	f.StringVar(&w.since, "since", "",
-		"started so long ago or later: `7d`, 36h, 90m, a date, or a time as in 2026-11-03T09:00:00Z")
-	f.StringVar(&w.until, "until", "", "started before that: `1d`, a date or a time")
+		"started at or after `7d`, 36h or 90m ago, a date, or a time such as 2026-11-03T09:00:00Z")
+	f.StringVar(&w.until, "until", "", "started before `1d` ago, a date or a time")
 	cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statusNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -220,7 +220,7 @@ func (w *receiptFilter) buildFilter(now time.Time) (f receipts.Filter, err error
 	f = w.Filter
 	if f.Status != "" && !slices.Contains(receipts.Statuses(), f.Status) {
 		return f, bailey.Invalid.Errorf("there are "+strings.Join(statusNames(), ", "),
-			"no receipt has the status %q", f.Status)
+			"unknown status %q of receipts", f.Status)
 	}
 	if f.Since, err = parseTime("--since", w.since, now); err != nil {
 		return f, err
@@ -229,8 +229,8 @@ func (w *receiptFilter) buildFilter(now time.Time) (f receipts.Filter, err error
 		return f, err
 	}
 	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
-		return f, bailey.Invalid.New("--since is not before --until: nothing lies between them",
-			"--since 7d --until 1d is from seven days ago to one day ago")
+		return f, bailey.Invalid.New("--since is not before --until: there is nothing between them",
+			"use for example --since 7d --until 1d: from seven days ago to one day ago")
 	}
 	return f, nil
 }

@@ -32,30 +32,30 @@ func (a *App) redactVerb() *cobra.Command {
 	var r redactFlags
 	cmd := &cobra.Command{
 		Use: "redact", Short: "Replace secrets in a text by tokens, and restore them in the answer",
-		Long: `Read a text on stdin and print it with tokens in place of secrets and addresses:
-[REDACTED_PASSWORD_1], the same secret the same token. All else comes out byte for byte, as it comes in, but for
-a literal [REDACTED_, which gets a second underscore, so that nobody takes it for a token.
-What was hidden is counted on stderr at the end, with the session that has the map and the command that
-gives it back. Ctrl-C is the end of the input.
+		Long: `Read a text from stdin and print it with tokens in place of secrets and addresses:
+[REDACTED_PASSWORD_1], the same token for the same secret. The rest is unchanged, except for
+a literal [REDACTED_, which gets a second underscore, so that it cannot be mistaken for a token.
+At the end, stderr shows the number of hidden texts, the session that stores the map and the command that
+restores them. Ctrl-C ends the input.
 
-The map is in the gateway's memory alone: for eight hours from its last use, as long as the gateway lives
-and no newer ones need its room. --session goes on with a session, so that several files share their tokens.
+The map is only in the gateway's memory: for eight hours from its last use, while the gateway runs
+and no newer ones need its space. --session continues a session, so that several files share their tokens.
 
---restore puts back what the tokens in stdin stand for, where they are spelt exactly. It leaves others, and those of
-no secret of the session, and names the first on stderr with their lines. It is an operator verb: it asks on the terminal, wherever stdin and stdout lead, or wants BAILEY_OPERATOR=1 and
---yes. The ledger has it (redact.restore) before the first byte comes out.
+--restore replaces tokens in stdin by their texts, if they are spelt exactly. It leaves other tokens and those
+that are not of the session, and lists the first on stderr with their lines. It is an operator command: it asks on the terminal, even if stdin and stdout are redirected, or needs BAILEY_OPERATOR=1 and
+--yes. The ledger records it (redact.restore) before any output.
 
---report prints what would be hidden, by category, and no text; nothing is kept.
+--report prints what would be hidden, by category, without any text; nothing is stored.
 
 --jsonl reads lines of {"text":"…"} and answers each with {"text":"…","findings":[{"category":"…","start":0,
-"end":9}]}: byte offsets into the text that came in. Other members of a line are left out: they were not
-redacted. A line that is none (a blank one too), or longer than 4 MiB, ends it with its number and exit code 2;
-the lines before it have their answers and their session. A newline at the end begins no line.
+"end":9}]}: byte offsets into the input text. Other members of a line are left out, because they were not
+redacted. If a line is malformed (a blank one too), or longer than 4 MiB, the command ends with its number and exit
+code 2; earlier lines have their answers and their session. A newline at the end does not start a line.
 
-With --json what is said is JSON: on stderr, since stdout is the text; with --report on stdout.
+With --json the messages are JSON: on stderr, since stdout is the text; with --report on stdout.
 
-Hidden is what is known by its form or by what stands before it; a password in a sentence is not. Look at
-what comes out before you give it away.`,
+Secrets are recognised by their form or by the text before them; a password in a sentence is not. Check
+the output before you pass it on.`,
 		Example: "  bailey redact < app.log > clean.log\n  bailey redact --restore --session s-… < answer.txt\n  kubectl config view --raw | bailey redact --report",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,12 +64,12 @@ what comes out before you give it away.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&r.session, "session", "", "go on with the session `ID`")
-	f.BoolVar(&r.restore, "restore", false, "give back what tokens of the session stand for")
+	f.StringVar(&r.session, "session", "", "continue the session `ID`")
+	f.BoolVar(&r.restore, "restore", false, "restore the texts of the session's tokens")
 	f.BoolVar(&r.report, "report", false, "print what would be hidden instead of the text")
-	f.BoolVar(&r.lines, "jsonl", false, `take lines of {"text":"…"}`)
+	f.BoolVar(&r.lines, "jsonl", false, `read lines of {"text":"…"}`)
 	cmd.RegisterFlagCompletionFunc("session", cobra.NoFileCompletions)
-	return a.YesFlag(cmd, "with --restore: do not ask")
+	return a.YesFlag(cmd, "with --restore: do not ask for confirmation")
 }
 
 // buildQuery checks the combination of flags and returns the query.
@@ -78,17 +78,17 @@ func (r redactFlags) buildQuery() (localapi.RedactQuery, error) {
 	why, cure := "", ""
 	switch {
 	case len(r.words) > 0:
-		why, cure = "bailey redact reads stdin", "bailey redact < "+r.words[0]
+		why, cure = "redact takes no arguments and reads stdin", "use: bailey redact < "+r.words[0]
 	case r.resumed && r.session == "":
-		why, cure = "--session has no id", "bailey redact printed it: --session s-…; for a new session leave it out"
+		why, cure = "--session is empty", "use the ID that bailey redact printed: --session s-…; omit it for a new session"
 	case r.report && (r.restore || r.lines) || r.restore && r.lines:
-		why, cure = "--report, --restore and --jsonl do not go together", "give one of them"
+		why, cure = "--report, --restore and --jsonl cannot be combined", "use one of them"
 	case r.restore && r.session == "":
-		why, cure = "--restore wants the session whose tokens they are", "bailey redact printed it: --session s-…"
+		why, cure = "--restore needs the session of the tokens", "give the ID that bailey redact printed: --session s-…"
 	case r.report && r.session != "":
-		why, cure = "--report has no session: nothing is kept of it", "leave --session out"
+		why, cure = "--report cannot use a session: nothing is stored", "leave --session out"
 	case r.yes && !r.restore:
-		why, cure = "--yes is for --restore", "leave it out"
+		why, cure = "--yes needs --restore", "leave it out"
 	case r.restore:
 		q.Mode = localapi.Restore
 	case r.report:
@@ -126,7 +126,7 @@ func (a *App) redactStdin(ctx context.Context, r redactFlags) error {
 	if terminal.Is(os.Stdin) {
 		fmt.Fprintln(a.Stderr, "bailey: reading from the terminal until Ctrl-D")
 	}
-	a.After = "what came out is not all"
+	a.After = "the output is incomplete"
 	flow, in, stop := endInputOnInterrupt(ctx, a.Stdin)
 	defer stop()
 	flow, stop = terminal.UntilSignal(flow, syscall.SIGPIPE) // also ends if the output is closed
@@ -158,9 +158,9 @@ func (a *App) mayRestore(ctx context.Context, c *localapi.Client, id bailey.Sess
 	if err != nil {
 		return "", err
 	}
-	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", terminal.Shown(string(id)),
+	question := fmt.Sprintf("Restore the tokens of session %s (%s)?", terminal.Shown(string(id)),
 		apitype.Counts(s.Texts, "text"))
-	return a.OperatorBeside(ctx, "redact --restore", question, "nothing was given back")
+	return a.OperatorBeside(ctx, "redact --restore", question, "nothing was restored")
 }
 
 // endInputOnInterrupt treats the first Ctrl-C as the end of the input. So `tail -f | bailey redact`, for example, still
@@ -213,7 +213,7 @@ func (a *App) printHidden(r apitype.Redacted) error {
 		parts = append(parts, part)
 	}
 	if len(parts) == 0 {
-		fmt.Fprintln(a.Stderr, "bailey: nothing was found to hide")
+		fmt.Fprintln(a.Stderr, "bailey: found nothing to hide")
 	} else {
 		fmt.Fprintf(a.Stderr, "bailey: %d hidden: %s\n", r.Hidden, strings.Join(parts, ", "))
 	}
@@ -221,11 +221,11 @@ func (a *App) printHidden(r apitype.Redacted) error {
 		fmt.Fprintf(a.Stderr, "  %s escaped\n", apitype.Counts(r.Escaped, "literal token"))
 	}
 	if r.Lost > 0 {
-		fmt.Fprintf(a.Stderr, "  %d of them cannot be given back: a session holds %d texts, of %d MiB together\n",
+		fmt.Fprintf(a.Stderr, "  %d of them cannot be restored: a session stores %d texts, of %d MiB in total\n",
 			r.Lost, redact.MaxEntries, redact.MaxBytes>>20)
 	}
 	if back != "" {
-		fmt.Fprintf(a.Stderr, "  to give them back in an answer: %s\n", back)
+		fmt.Fprintf(a.Stderr, "  to restore them in an answer: %s\n", back)
 	}
 	return nil
 }
@@ -240,7 +240,7 @@ func (a *App) printRestored(r apitype.Redacted) error {
 			Missed   []redact.Miss    `json:"missed,omitempty"`
 		}{true, r.Session, r.Restored, r.Left, r.Missed})
 	}
-	fmt.Fprintf(a.Stderr, "bailey: %s given back\n", apitype.Counts(r.Restored, "token"))
+	fmt.Fprintf(a.Stderr, "bailey: %s restored\n", apitype.Counts(r.Restored, "token"))
 	if r.Left == 0 {
 		return nil
 	}
@@ -250,9 +250,9 @@ func (a *App) printRestored(r apitype.Redacted) error {
 	}
 	fmt.Fprintf(a.Stderr, "  %s left as %s\n", apitype.Counts(r.Left, "token"), stand)
 	for _, m := range r.Missed {
-		why := "is not spelt as a token; correct it or ask the model to copy tokens exactly"
+		why := "is not an exact token; correct it, or ask the model to copy tokens exactly"
 		if m.Spelt {
-			why = "is no token of this session"
+			why = "is not a token of this session"
 		}
 		fmt.Fprintf(a.Stderr, "  not restored: line %d %s %s\n", m.Line, terminal.Shown(m.Text), why)
 	}
@@ -271,11 +271,11 @@ func (a *App) printFound(r apitype.Redacted) error {
 		}{true, r.Hidden, r.Categories})
 	}
 	if r.Hidden == 0 {
-		_, err := fmt.Fprintln(a.Stdout, "nothing was found to hide")
+		_, err := fmt.Fprintln(a.Stdout, "found nothing to hide")
 		return err
 	}
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "category\tfinds\tdifferent\tfirst line\t")
+	fmt.Fprintln(w, "category\tmatches\tdistinct\tfirst line\t")
 	for _, h := range r.Categories {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t\n", h.Category, h.Finds, h.Distinct, h.Line)
 	}

@@ -73,7 +73,7 @@ func (a *App) reportVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "report SESSION", Short: "Summarise a session on one page: agents, calls, decisions, failures",
 		Args: OneArg("a session"),
-		Long: "Tell a session on one page, from its receipts alone: who asked, what was asked, which rule decided, in which cage\nit ran, what failed or was denied and why, and how to verify it.",
+		Long: "Summarise a session on one page, from its receipts only: who asked, what was asked, which rule decided, in which jail\nit ran, what failed or was denied and why, and how to verify it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := a.reportOf(cmd.Context(), bailey.SessionID(args[0]), dir)
 			if err != nil {
@@ -99,8 +99,8 @@ func (a *App) reportOf(ctx context.Context, id bailey.SessionID, dir string) (r 
 		}
 	}
 	if err == nil && len(r.Calls) == 0 {
-		err = bailey.NotFound.Errorf("bailey receipts list --json names the session of each",
-			"no receipt is of a session %q", id)
+		err = bailey.NotFound.Errorf("run bailey receipts list --json to see the session of each",
+			"no receipt belongs to session %q", id)
 	}
 	return r, err
 }
@@ -189,13 +189,13 @@ func (r *sessionReport) writePage(w io.Writer) {
 	line("Session %s", r.Session)
 	line("  agent   %s", listed(r.Agents))
 	line("  person  %s", listed(r.People))
-	line("  client  %s (in its own words)", listed(r.Clients))
+	line("  client  %s (as reported by itself)", listed(r.Clients))
 	line("  host    %s, by %s", listed(r.Hosts), listed(r.Doors))
 	line("  from    %s", when(r.From))
 	line("  until   %s", when(r.Until))
 	line("\nCalls     %s", formatCounts(r.Counts))
 	line("Asked for %s", formatCounts(r.Asked))
-	line("Ran in    %s\n", cmp.Or(formatCounts(r.Cages), "no cage: nothing was executed"))
+	line("Ran in    %s\n", cmp.Or(formatCounts(r.Cages), "no jail: nothing was executed"))
 	for _, c := range r.Calls {
 		line("%s  %s  %s%s", c.StartedAt.Local().Format(time.TimeOnly), c.Capability, c.Status,
 			apitype.DryRun(c.DryRun))
@@ -213,13 +213,13 @@ func (r *sessionReport) writePage(w io.Writer) {
 	}
 	line("\nTo verify: %s. The ledger %s had %s entries; the hash of the last was\n%s.",
 		strings.TrimSpace("bailey audit verify "+r.copied), r.Ledger.Origin, r.Ledger.Size, r.Ledger.Head)
-	line("What did not pass the gate is not in it, and without a witness it proves order, not honesty.")
+	line("Calls that did not pass the gate are not in it, and without a witness it proves order, not honesty.")
 }
 
 // inputText returns a short form of the input; the receipt contains it in full.
 func (c *reportedCall) inputText() string {
 	if c.InputBytes > 0 {
-		return fmt.Sprintf("%d bytes of input, which the ledger does not hold", c.InputBytes)
+		return fmt.Sprintf("%d bytes of input, which are not in the ledger", c.InputBytes)
 	}
 	return cmp.Or(shortenMiddle(string(c.Input)), "no input")
 }
@@ -228,11 +228,11 @@ func (c *reportedCall) inputText() string {
 func (c *reportedCall) decisionText() string {
 	switch {
 	case c.Decision == "":
-		return "nothing: it never came to a decision"
+		return "nothing: it was not decided"
 	case len(c.Rules) > 0:
 		return c.Decision + " by " + strings.Join(c.Rules, ", ")
 	case c.Policy == "":
-		return c.Decision + " before any rule was asked"
+		return c.Decision + " before any rule was evaluated"
 	case c.Decision == bailey.Deny.String():
 		return c.Decision + ": no rule permits it"
 	}
@@ -260,9 +260,9 @@ func (c *reportedCall) executionText() string {
 	if c.ExitCode != nil {
 		code = fmt.Sprintf(", exit code %d", *c.ExitCode)
 	}
-	where := "in the cage " + c.Cage
+	where := "in the jail " + c.Cage
 	if c.Cage == bailey.Uncaged || c.Cage == "" {
-		where = "without a cage"
+		where = "without a jail"
 	}
 	return fmt.Sprintf("%s%s: %s", where, code,
 		cmp.Or(shortenMiddle(strings.Join(c.Argv, " ")), "arguments too long for the ledger"))

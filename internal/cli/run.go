@@ -25,18 +25,18 @@ func (a *App) runVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run CAPABILITY [-i key=value]...",
 		Short: "Run one call through the gate",
-		Long: `Make one call through the gate: decided by policy, run in a fresh cage, receipted.
+		Long: `Make one call through the gate: decided by policy, run in a new jail, and recorded in a receipt.
 
 Exit codes: 0 ok, 1 denied, 2 bad input or approval needed, 3 the tool failed, 77 not in the profiles in use,
 126 no such capability, 127 the gateway is not reachable, 128+n ended by signal n.
 
-To a terminal the tool's output is written with escape sequences and other controls escaped; in a pipe, and with --raw, it is as
-the tool wrote it.
+On a terminal, escape sequences and other control characters in the tool's output are escaped; in a pipe, and with --raw, the output
+is unchanged.
 
-A call that a person has to approve is parked: it ends with 2 and the approval's id, and the same call takes it up, once,
-when that is granted. With --wait it stays for the answer.`,
+If a call needs an approval, it ends with exit code 2 and the approval's ID. After the approval, repeat the same call;
+it runs once. With --wait it waits for the answer.`,
 		Example: "  bailey run git.log -i repo=. -i limit=5\n  bailey run system.echo -i message=hi --dry-run --json",
-		Args:    OneArg("a capability, as in: bailey run git.status -i repo=."),
+		Args:    OneArg("a capability, for example: bailey run git.status -i repo=."),
 		PreRun:  a.Warn,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			input, err := apitype.ParseInputs(inputs)
@@ -75,8 +75,8 @@ when that is granted. With --wait it stays for the answer.`,
 	cmd.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")
 	cmd.Flags().BoolVar(&call.DryRun, "dry-run", false, "decide and plan, execute nothing")
 	cmd.Flags().BoolVar(&raw, "raw", false,
-		"write the tool's output as it is, also to a terminal: what it holds may address that")
-	cmd.Flags().BoolVar(&call.Wait, "wait", false, "stay until a person has answered, if one is asked")
+		"write the tool's output unchanged, also to a terminal, which it can then control")
+	cmd.Flags().BoolVar(&call.Wait, "wait", false, "if an approval is needed, wait for the answer")
 	return cmd
 }
 
@@ -98,13 +98,13 @@ func (a *App) printReply(r localapi.Reply) error {
 		if r.ApprovalRequired && !r.DryRun && r.ApprovalID != "" {
 			id := terminal.Shown(string(r.ApprovalID))
 			fmt.Fprintf(a.Stderr,
-				"  bailey approve %s lets it run: the same words again, from the same directory, take it up, and it runs once (--wait stays for the answer)\n", id)
+				"  To approve: bailey approve %s. Then repeat the same command in the same directory; it will run once. Use --wait to block until it is answered.\n", id)
 		}
 	}
 	if !a.JSON {
 		r.TellWalls(a.Stderr)
 		if r.Result != nil && r.Result.Truncated {
-			fmt.Fprintf(a.Stderr, "bailey: the output was cut at %d bytes\n", bailey.OutputCap)
+			fmt.Fprintf(a.Stderr, "bailey: the output was truncated at %d bytes\n", bailey.OutputCap)
 			if r.Result.Narrow != "" {
 				fmt.Fprintf(a.Stderr, "  %s\n", r.Result.Narrow)
 			}
@@ -126,7 +126,7 @@ func CheckArgs(ok func(cmd *cobra.Command, args []string) bool, message, hint st
 
 // someArgs requires at least one argument, described by what.
 func someArgs(what string) cobra.PositionalArgs {
-	return CheckArgs(func(_ *cobra.Command, args []string) bool { return len(args) > 0 }, "want an argument, got none",
+	return CheckArgs(func(_ *cobra.Command, args []string) bool { return len(args) > 0 }, "an argument is missing",
 		"name "+what)
 }
 
@@ -134,7 +134,7 @@ func someArgs(what string) cobra.PositionalArgs {
 func OneArg(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return bailey.Invalid.Errorf("name "+what, "want one argument, got %d", len(args))
+			return bailey.Invalid.Errorf("name "+what, "one argument is needed, not %d", len(args))
 		}
 		return nil
 	}
@@ -148,7 +148,7 @@ func (a *App) capabilitiesVerb() *cobra.Command {
 func (a *App) capabilitiesList() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{Use: "list", Short: "List the capabilities whose programs are on this machine"}
-	cmd.Flags().BoolVar(&all, "all", false, "also those whose programs are not here")
+	cmd.Flags().BoolVar(&all, "all", false, "also show those whose programs are not installed")
 	return QueryVerb(a, cmd, apitype.ListCapabilities, nil, func(w io.Writer, l apitype.CapabilityList) {
 		absent := 0
 		PrintTable(w, "", l.Capabilities, func(c apitype.Capability) []any {
@@ -158,10 +158,10 @@ func (a *App) capabilitiesList() *cobra.Command {
 			}
 			kind := c.SideEffect
 			if c.Isolation == string(pack.Agent) {
-				kind += ", the agent's own"
+				kind += ", run by the agent"
 			}
 			if c.Isolation == string(pack.Open) {
-				kind += ", without a cage"
+				kind += ", without a jail"
 			}
 			if c.Absent {
 				kind += ", not installed"
@@ -169,7 +169,7 @@ func (a *App) capabilitiesList() *cobra.Command {
 			return []any{c.ID, kind, c.Description}
 		})
 		if absent > 0 {
-			fmt.Fprintf(a.Stderr, "bailey: %d more are of programs that are not on this machine: --all\n", absent)
+			fmt.Fprintf(a.Stderr, "bailey: %d more need programs that are not installed here: --all\n", absent)
 		}
 	})
 }
@@ -191,11 +191,11 @@ func (a *App) capabilitiesShow() *cobra.Command {
 // describeProgram describes the program that a call runs.
 func describeProgram(c apitype.Capability) string {
 	if c.Isolation == string(pack.Agent) {
-		return "the agent runs it itself, and the gate only decides"
+		return "the agent runs it itself; the gate only decides"
 	}
 	if c.Isolation == string(pack.Open) {
 		return "runs " + c.Command +
-			" without a cage, with all that its user may do: a rule has to let it, by the waiver " + pack.NoIsolation
+			" without a jail, with all rights of its user: a rule must allow it with the waiver " + pack.NoIsolation
 	}
 	return "runs " + c.Command
 }
@@ -206,9 +206,9 @@ func describePreview(c apitype.Capability) string {
 	case len(c.Preview) == 0:
 		return ""
 	case c.Covers:
-		return "whoever is asked sees what it would do, and with that all that matters of the files and directories it names\n"
+		return "the approver sees what it would do, and thereby all relevant contents of the files and directories it names\n"
 	}
-	return "whoever is asked sees what it would do\n"
+	return "the approver sees what it would do\n"
 }
 
 // describeEgress describes in one line the hosts that the tool can reach, or returns "".
@@ -223,11 +223,11 @@ func (a *App) searchVerb() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "search WORD...", Short: "Search capabilities by purpose, best match first",
-		Long:    "Find capabilities by words of their id, description and inputs: whole, begun or misspelt. The best comes\nfirst. That nothing fits is an answer and no error.",
+		Long:    "Find capabilities by words of their ID, description and inputs: whole, as a prefix or misspelt. The best comes\nfirst. An empty result is not an error.",
 		Example: "  bailey capabilities search commits\n  bailey capabilities search what changed --limit 3 --json",
 		Args: CheckArgs(func(_ *cobra.Command, args []string) bool {
 			return strings.TrimSpace(strings.Join(args, "")) != "" && limit >= 1
-		}, "search wants a word, and a limit of at least 1", "as in: bailey capabilities search commits"),
+		}, "search needs a word, and a limit of at least 1", "use for example: bailey capabilities search commits"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r := apitype.SearchRequest{Words: strings.Join(args, " "), Limit: limit}
 			l, err := Ask(cmd.Context(), a, apitype.SearchCapabilities, r)
@@ -235,7 +235,7 @@ func (a *App) searchVerb() *cobra.Command {
 				return err
 			}
 			if len(l.Capabilities) == 0 {
-				fmt.Fprintln(a.Stderr, "bailey: nothing fits these words\n  bailey capabilities list shows all there is")
+				fmt.Fprintln(a.Stderr, "bailey: no capability matches these words\n  run bailey capabilities list to show all")
 			}
 			return PrintAnswer(a, l, func(w io.Writer, l apitype.SearchList) {
 				PrintTable(w, "", l.Capabilities, func(c apitype.SearchRow) []any {
@@ -244,7 +244,7 @@ func (a *App) searchVerb() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 10, "how many at most")
+	cmd.Flags().IntVar(&limit, "limit", 10, "maximum number of receipts")
 	return cmd
 }
 
@@ -256,10 +256,10 @@ func (a *App) toolsExport() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use: "export", Short: "Print the tools in the format of a model's API", Args: cobra.NoArgs,
-		Long: `Write down the tools that an agent would be told of now, as JSON that a model's interface takes for its tools.
+		Long: `Print the tools that an agent would see now, as JSON in the tools format of a model's API.
 
-Formats: claude, openai and gemini have a definition for each capability, two-tool has one that searches and one that calls.
-The capability of a tool is its name with the first _ as a dot. A call of it is: bailey run CAPABILITY --json, and a search is:
+Formats: claude, openai and gemini have a definition for each capability; two-tool has one that searches and one that calls.
+A tool's capability is its name with the first _ replaced by a dot. To call it: bailey run CAPABILITY --json; to search:
 bailey capabilities search --json`,
 		Example: "  bailey tools export --format openai > tools.json",
 	}

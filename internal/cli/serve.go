@@ -29,17 +29,17 @@ func (a *App) serveVerb() *cobra.Command {
 		Use: "serve", Short: "Serve MCP to agents over standard input and output, or HTTP",
 		Long: `Serve MCP (Model Context Protocol) over stdin and stdout, one JSON-RPC message a line.
 
-Relative paths start in the directory it is started in, which is the session's workspace while the home names none.
-All its calls are of one session, over a gateway that ends and starts again too: that of $BAILEY_SESSION, or one of
+Relative paths start in the directory it is started in, which is also the session's workspace if the home names none.
+All its calls belong to one session, even if the gateway restarts: that of $BAILEY_SESSION, or one of
 its own (see bailey session).
 
 For Claude Code:
 
   bailey init --claude-code
 
-With --http ADDRESS it serves MCP over HTTP at the path /mcp until it is ended. Each client shows a token that bailey
-token add made. It listens on this machine alone unless there is a certificate; then --host says by which names it
-is reached. A page of another origin gets nothing unless --origin names it.`,
+With --http ADDRESS it serves MCP over HTTP at the path /mcp until it is ended. Clients send a token that bailey
+token add created. Without a certificate it listens only on this machine; with one, --host sets the names by which it
+is reached. Pages of other origins are refused unless --origin names them.`,
 		Example: "  bailey serve --http 127.0.0.1:7444",
 		Args:    cobra.NoArgs, PreRun: a.Warn,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,7 +47,7 @@ is reached. A page of another origin gets nothing unless --origin names it.`,
 				return a.serveHTTP(cmd.Context(), s)
 			}
 			if s.cert != "" || s.key != "" || len(s.hosts)+len(s.origins) > 0 {
-				return bailey.Invalid.New("only --http has these flags", "bailey serve --http 127.0.0.1:7444")
+				return bailey.Invalid.New("these flags need --http", "use: bailey serve --http 127.0.0.1:7444")
 			}
 			c, err := a.Client()
 			if err != nil {
@@ -56,7 +56,7 @@ is reached. A page of another origin gets nothing unless --origin names it.`,
 			return mcp.Relay(cmd.Context(), (&sessionClient{Client: c}).dialMCP, a.Stdin, a.Stdout)
 		},
 	}
-	cmd.Flags().StringVar(&s.http, "http", "", "serve HTTP at this `address` and port; port 0 is any that is free")
+	cmd.Flags().StringVar(&s.http, "http", "", "serve HTTP at this `address` and port; port 0 selects any free port")
 	s.addFlags(cmd)
 	return cmd
 }
@@ -108,14 +108,14 @@ func (a *App) sayServed(url string) error {
 func (a *App) sessionVerb() *cobra.Command {
 	return QueryVerb(a, &cobra.Command{
 		Use: "session", Short: "Begin a session for calls of several commands",
-		Long: `Begin a session and print what makes the calls of a shell belong to it:
+		Long: `Start a session and print the shell command that makes the shell's calls belong to it:
 
   eval "$(bailey session)"
 
-The calls of one session share a workspace, redaction tokens and budgets, and a call that waits for a person can be
-taken up again in it, after the gateway has ended too. Without it each bailey run is a session of its own.
+The calls of a session share a workspace, redaction tokens and budgets, and a call that waits for an approval can be
+repeated in it, even after a restart of the gateway. Without it each bailey run has its own session.
 
-The gateway keeps a hash of the bearer alone. A session that nobody uses for eight hours has ended.`,
+The gateway stores only a hash of the bearer. A session ends after eight hours without use.`,
 	}, apitype.BeginSession, nil, func(w io.Writer, b apitype.OwnSession) {
 		fmt.Fprintf(w, "export %s=%s\n", localapi.SessionVariable, b.Bearer)
 	})

@@ -70,10 +70,10 @@ func networkChange(old, now settings.Network) string {
 	for _, r := range now.Endpoints {
 		was := old.With(bailey.Endpoint{Host: r.Host, Port: r.Port})
 		if r.Private && !was.Private {
-			words += fmt.Sprintf("  ! %s may have an address inside your network from now on\n", r)
+			words += fmt.Sprintf("  ! %s may now have an address inside your network\n", r)
 		}
 		if r.Plain && !was.Plain {
-			words += fmt.Sprintf("  ! what is said to %s need not be encrypted, and nobody looks at it\n", r)
+			words += fmt.Sprintf("  ! connections to %s need not be encrypted, and are not inspected\n", r)
 		}
 	}
 	return words
@@ -84,7 +84,7 @@ func networkLines(n settings.Network) string {
 	if n.Upstream != "" {
 		line := "network by the proxy " + n.Upstream
 		if n.ByName {
-			line += ", which resolves names: what address they have is not checked here"
+			line += ", which resolves names: their addresses are not checked here"
 		}
 		list = append(list, line)
 	}
@@ -136,13 +136,13 @@ func describeLoosened(old, now redact.Config) string {
 	say := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
 	for _, w := range now.Without {
 		if !slices.Contains(old.Without, w) {
-			say("what is built in for %s is off", w)
+			say("the built-in detection for %s is off", w)
 		}
 	}
 	for _, a := range now.Allow {
 		if !slices.ContainsFunc(old.Allow,
 			func(b redact.Allow) bool { return a.Category == b.Category && a.Regexp == b.Regexp }) {
-			say("what is found as %s and matches %s as a whole is shown", cmp.Or(a.Category, anyCategory), a.Regexp)
+			say("matches of %s that match %s as a whole are shown", cmp.Or(a.Category, anyCategory), a.Regexp)
 		}
 	}
 	for _, p := range old.Patterns {

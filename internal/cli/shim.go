@@ -36,16 +36,16 @@ type shimList struct {
 
 func (a *App) shimVerb() *cobra.Command {
 	return GroupVerb("shim", "Install shims that turn a tool's own name into a call", "",
-		a.shimChange("install", "Put a tool's name into the home's shims", apitype.InstallShims, InstallShim),
-		a.shimChange("uninstall", "Take a tool's name out of the home's shims", apitype.UninstallShims, uninstallShim),
+		a.shimChange("install", "Add a tool's name to the home's shims", apitype.InstallShims, InstallShim),
+		a.shimChange("uninstall", "Remove a tool's name from the home's shims", apitype.UninstallShims, uninstallShim),
 		a.shimListVerb(), a.shimActivate(), a.shimCheckVerb())
 }
 
 func (a *App) shimChange(verb, short string, e localapi.Endpoint[apitype.ShimTools, localapi.None],
 	change func(localapi.Home, string) error) *cobra.Command {
 	return a.YesFlag(&cobra.Command{
-		Use: verb + " TOOL...", Short: short, Args: someArgs("a tool, as in: bailey shim " + verb + " git"),
-		Long: short + ".\n\nAn operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event " + e.Name + " comes first.",
+		Use: verb + " TOOL...", Short: short, Args: someArgs("a tool, for example: bailey shim " + verb + " git"),
+		Long: short + ".\n\nThis is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event " + e.Name + " comes first.",
 		RunE: func(cmd *cobra.Command, tools []string) error {
 			op, err := a.Operator("shim " + verb)
 			if err != nil {
@@ -74,7 +74,7 @@ func (a *App) shimChange(verb, short string, e localapi.Endpoint[apitype.ShimToo
 			}
 			hint := ""
 			if verb == "install" {
-				hint = "  bailey shim activate bash prints the line that puts them first in PATH\n"
+				hint = "  to put them first in PATH, run the output of bailey shim activate bash\n"
 			}
 			return a.PrintLine(map[string]any{"ok": true, "dir": ShimDir(home), "tools": tools}, "%sed %s\n%s", verb,
 				strings.Join(tools, ", "), hint)
@@ -106,7 +106,7 @@ func (a *App) shimListVerb() *cobra.Command {
 func (a *App) shimActivate() *cobra.Command {
 	return &cobra.Command{
 		Use: "activate bash|zsh|fish", Short: "Print the line that puts the shims first in PATH",
-		Long:    "Print the line that puts the shims first in PATH. Where they are first already it does nothing.",
+		Long:    "Print the line that puts the shims first in PATH. If they are already first, it changes nothing.",
 		Example: "  eval \"$(bailey shim activate bash)\"\n  bailey shim activate fish | source",
 		Args:    OneArg("a shell: bash, zsh or fish"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -129,7 +129,7 @@ func ShimDir(home localapi.Home) string { return filepath.Join(string(home), "sh
 func activationLine(dir, shell string) (string, error) {
 	if strings.ContainsAny(dir, ":\\\n") {
 		return "", bailey.Invalid.Errorf("set BAILEY_HOME to a directory without a colon or a backslash in its name",
-			"PATH cannot hold %q", dir)
+			"PATH cannot contain %q", dir)
 	}
 	dir = shellWord(dir)
 	switch shell {
@@ -138,21 +138,21 @@ func activationLine(dir, shell string) (string, error) {
 	case "fish":
 		return fmt.Sprintf(`test "$PATH[1]" = %s; or set -gx PATH %s $PATH`, dir, dir), nil
 	}
-	return "", bailey.Invalid.Errorf("it is one of bash, zsh and fish; in others put "+dir+" first in PATH",
-		"no line is known for %q", shell)
+	return "", bailey.Invalid.Errorf("use bash, zsh or fish; in other shells put "+dir+" first in PATH",
+		"unknown shell %q", shell)
 }
 
 // checkShimFile returns an error if tool is not a file name, or if the file is not a shim of Bailey.
 func checkShimFile(home localapi.Home, tool string) error {
 	if tool == "" || tool[0] == '.' || tool[0] == '-' || strings.ContainsAny(tool, "/\\\n\x00") {
-		return bailey.Invalid.Errorf("give its name alone, as in: bailey shim install git",
-			"%q is no name of a tool", tool)
+		return bailey.Invalid.Errorf("give only its name, for example: bailey shim install git",
+			"%q is not a name of a tool", tool)
 	}
 	path := filepath.Join(ShimDir(home), tool)
 	if _, ours, err := shimInterpreter(path); err == nil && !ours {
-		return bailey.Conflict.New(path+" is no shim of ours", "move it away, then do it again")
+		return bailey.Conflict.New(path+" is not a shim of Bailey", "move it away, then try again")
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return bailey.Conflict.Wrap(err, path+" cannot be read", "move it away, then do it again")
+		return bailey.Conflict.Wrap(err, path+" cannot be read", "move it away, then try again")
 	}
 	return nil
 }
@@ -190,7 +190,7 @@ func InstallShim(home localapi.Home, tool string) error {
 // shimLine returns the line that every shim contains.
 func shimLine() (string, error) {
 	if !startsScripts {
-		return "", bailey.Unavailable.New("this system starts no program by the first line of a file",
+		return "", bailey.Unavailable.New("this system does not support #! lines",
 			"use bailey run")
 	}
 	self, err := ownShim()
@@ -199,12 +199,12 @@ func shimLine() (string, error) {
 	}
 	if _, err := os.Stat(self); err != nil {
 		return "", bailey.Unavailable.Wrap(err, "there is no "+shimProgram+" beside bailey",
-			"go install ./cmd/bailey ./cmd/bailey-shim puts both into one directory")
+			"run go install ./cmd/bailey ./cmd/bailey-shim to put both into one directory")
 	}
 	line := "#!" + self + "\n"
 	if strings.ContainsAny(self, " \t\n") || len(line) > maxInterpreter {
-		return "", bailey.Invalid.Errorf("install both at a shorter path without blanks, such as /usr/local/bin",
-			"a shim cannot name %q: the kernel takes no blank there, and %d bytes in all", self, maxInterpreter)
+		return "", bailey.Invalid.Errorf("install both at a shorter path without spaces, for example /usr/local/bin",
+			"a shim cannot refer to %q: the kernel allows no space there, and at most %d bytes", self, maxInterpreter)
 	}
 	return line, nil
 }
@@ -218,7 +218,7 @@ func ownShim() (string, error) {
 func uninstallShim(home localapi.Home, tool string) error {
 	err := os.Remove(filepath.Join(ShimDir(home), tool))
 	if errors.Is(err, fs.ErrNotExist) {
-		return bailey.NotFound.Errorf("bailey shim list has those there are", "there is no shim %q", tool)
+		return bailey.NotFound.Errorf("run bailey shim list to show the shims", "there is no shim %q", tool)
 	}
 	if err == nil {
 		os.Remove(ShimDir(home)) // fails if other shims or files remain
@@ -261,12 +261,12 @@ func Shims(home localapi.Home) ([]apitype.ShimEntry, error) {
 		}
 		switch {
 		case !sameFile(program, self):
-			s.State, s.Why, s.Cure = "stale", "it starts "+program+", and this bailey has "+
-				self, "bailey shim install "+s.Name
+			s.State, s.Why, s.Cure = "stale", "it starts "+program+", but this bailey has "+
+				self, "run bailey shim install "+s.Name
 		case !active:
-			s.State, s.Why, s.Cure = "inactive", "the shims are not on this PATH", "bailey shim activate bash|zsh|fish prints the line that puts them there"
+			s.State, s.Why, s.Cure = "inactive", "the shims are not in this PATH", "run the line that bailey shim activate bash|zsh|fish prints"
 		case !sameFile(first, s.Path):
-			s.State, s.Why, s.Cure = "shadowed", first+" comes first on this PATH", "put "+ShimDir(home)+
+			s.State, s.Why, s.Cure = "shadowed", first+" comes first in this PATH", "put "+ShimDir(home)+
 				" first in PATH: bailey shim activate"
 		}
 		list = append(list, s)

@@ -21,7 +21,7 @@ import (
 
 const (
 	noGateway = "no gateway is running; the next call starts one"
-	Walled    = "none can be reached from inside of a wall, but for calls"
+	Walled    = "only calls can reach one from inside the agent jail"
 )
 
 // stoppedStatus returns the status if no gateway is running.
@@ -33,9 +33,9 @@ func stoppedStatus(home localapi.Home, hint string) apitype.Status {
 func (a *App) statusVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show the gateway, its ledger, and which agents are confined", Args: cobra.NoArgs,
-		Long: `Show the gateway with its live calls and sessions, the ledger, the cage that calls get, and what holds the
-agents: confined, hooked, or able to walk around the gate. That is found out by trying. It is a look: it starts no
-gateway, and leaves nothing behind but what a hook's answers are recorded as.`,
+		Long: `Show the gateway with its live calls and sessions, the ledger, the jail that calls get, and whether agents are
+confined, hooked, or able to bypass the gate. This is found out by trying. It only reads: it starts no
+gateway, and leaves nothing behind except records of a hook's answers.`,
 		PreRun: a.Warn,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := localapi.FindHome()
@@ -79,7 +79,7 @@ func AskStatus(ctx context.Context, home localapi.Home, patience time.Duration) 
 	case errors.Is(err, localapi.ErrUnreachable) && nobodyListens(err):
 		return stoppedStatus(home, noGateway), nil
 	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
-		return s, bailey.Unavailable.Wrapf(err, "see "+home.LogFile()+"; bailey gateway stop ends a gateway that still listens",
+		return s, bailey.Unavailable.Wrapf(err, "see "+home.LogFile()+"; run bailey gateway stop to end a gateway that still listens",
 			"the gateway of %s does not answer within %v", home, patience)
 	}
 	return s, err
@@ -88,9 +88,9 @@ func AskStatus(ctx context.Context, home localapi.Home, patience time.Duration) 
 func (a *App) metricsVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "metrics", Short: "Print the running gateway's metrics for Prometheus",
-		Long: `Print what the running gateway counted, in Prometheus' text format: calls by status and class, how long their stages took, the
-ledger's size, open calls, sessions, calls that were suppressed, redactions by category. It starts no gateway and opens no
-port: node_exporter's textfile collector takes the output of a timer.`,
+		Long: `Print the counters of the running gateway in Prometheus' text format: calls by status and class, durations of their stages, the
+ledger's size, open calls, sessions, suppressed calls, redactions by category. It starts no gateway and opens no
+port: run it from a timer, for the textfile collector of node_exporter.`,
 		Example: "  bailey metrics > metrics.new && mv metrics.new /var/lib/node_exporter/bailey.prom",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -112,8 +112,8 @@ func withNoGatewayHint(home localapi.Home, err error) error {
 	if !errors.Is(err, localapi.ErrUnreachable) || bailey.HintOf(err) != "" {
 		return err
 	}
-	return bailey.Unavailable.Wrap(err, "no gateway runs in "+string(home)+", and its counts ended with it",
-		"the next call starts one, which counts from zero; bailey status tells what runs")
+	return bailey.Unavailable.Wrap(err, "no gateway runs in "+string(home)+", and its counters ended with it",
+		"make a call to start one, which counts from zero; bailey status shows what runs")
 }
 
 // Warn prints the warning before a command runs.
@@ -126,14 +126,14 @@ func (a *App) Warn(*cobra.Command, []string) {
 func (a *App) budgetVerb() *cobra.Command {
 	return QueryVerb(a, &cobra.Command{
 		Use: "budget", Short: "Show how much of their budgets agents have used",
-		Long: `Show each budget of the policy, and what was used of it since when. Budgets stand in budgets.yaml of the policy's
-directory and take effect by "bailey policy apply".`,
+		Long: `Show each budget of the policy, and how much of it was used since when. Budgets are defined in budgets.yaml in the policy's
+directory and take effect with "bailey policy apply".`,
 	}, apitype.ListBudgets, nil, printBudgets)
 }
 
 func printBudgets(w io.Writer, s apitype.Spendings) {
 	if len(s.Budgets) == 0 {
-		fmt.Fprintln(w, "the policy sets no budget")
+		fmt.Fprintln(w, "the policy has no budgets")
 		return
 	}
 	PrintTable(w, "BUDGET\tOF\tCALLS\tAT ONE TIME\tRAN\tCPU\tOUTPUT\tUNTIL", s.Budgets, func(b apitype.Spending) []any {
@@ -168,18 +168,18 @@ func ofBound[T comparable](used, bound T) string {
 func (a *App) killVerb() *cobra.Command {
 	return QueryVerb(a, &cobra.Command{
 		Use: "kill [REASON]", Short: "Stop all calls now",
-		Long: `End every call under way at once, and refuse every later one, until an operator says "bailey resume". It holds over
-a restart of the gateway. REASON is told to agents, and stands in the receipts.`,
+		Long: `End all running calls at once, and refuse every later one until an operator runs "bailey resume". This persists across
+restarts of the gateway. REASON is shown to agents and recorded in the receipts.`,
 		Example: `  bailey kill "the agent deletes what it should not"`,
 	}, apitype.KillCalls, func(args []string) (apitype.KillRequest, error) {
 		reason := strings.Join(args, " ")
 		if len(reason) > apitype.MaxKillReason || !utf8.ValidString(reason) {
-			return apitype.KillRequest{}, bailey.Invalid.Errorf("say less; bailey kill alone will do",
-				"a reason is at most %d bytes of UTF-8", apitype.MaxKillReason)
+			return apitype.KillRequest{}, bailey.Invalid.Errorf("shorten the reason, or leave it out",
+				"a reason must be at most %d bytes of UTF-8", apitype.MaxKillReason)
 		}
 		return apitype.KillRequest{Reason: reason}, nil
 	}, func(w io.Writer, k apitype.Killed) {
-		fmt.Fprintf(w, "stopped: %s ended; every call is refused until you say: bailey resume\n",
+		fmt.Fprintf(w, "stopped: %s ended; every call is refused until you run: bailey resume\n",
 			apitype.Counts(k.Calls, "call"))
 	})
 }
@@ -199,7 +199,7 @@ func (a *App) resumeVerb() *cobra.Command {
 			}
 			if now.Killed != nil && !a.Yes {
 				fmt.Fprintln(a.Dialog(), apitype.KilledText(*now.Killed))
-				if err := a.Confirm(cmd.Context(), "Carry calls again?"); err != nil {
+				if err := a.Confirm(cmd.Context(), "Allow calls again?"); err != nil {
 					return err
 				}
 			}
@@ -207,7 +207,7 @@ func (a *App) resumeVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.PrintLine(map[string]any{"ok": true, "was": was}, "calls are carried again\n")
+			return a.PrintLine(map[string]any{"ok": true, "was": was}, "calls are allowed again\n")
 		},
 	})
 }

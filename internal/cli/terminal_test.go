@@ -27,7 +27,7 @@ func TestSlowLooksSayWhy(t *testing.T) {
 			}
 		}
 	}
-	on.withSlowNotice(func() error { until("still looking", func() {}); return nil })
+	on.withSlowNotice(func() error { until("still searching", func() {}); return nil })
 	progress := on.Progress("reading the ledger")
 	until("reading the ledger: 40 %", func() { progress(2, 5) })
 	var off bytes.Buffer

@@ -25,14 +25,14 @@ func (a *App) tuiVerb() *cobra.Command {
 	var plain bool
 	cmd := &cobra.Command{
 		Use: "tui", Short: "Show questions, calls, receipts and grants on one screen", Args: cobra.NoArgs,
-		Long: `Show what waits for a person, what runs, what was done, which grants stand, and the switch that stops everything, in a
-terminal, by keys alone: ? lists them. A new question rings the bell.
+		Long: `Show open questions, running calls, receipts, active grants, and the kill switch, in a
+terminal, operated by keys: ? lists them. A new question rings the bell.
 
-Looking is everybody's. To grant, to revoke and to resume is an operator's, as on the command line: it wants a terminal,
-or BAILEY_OPERATOR=1 and --yes. With --key answers are signed by ssh-keygen, which gets the terminal for a passphrase or a touch.
+Anyone may look. To approve, revoke or resume needs an operator, as on the command line: a terminal,
+or BAILEY_OPERATOR=1 and --yes. With --key, ssh-keygen signs the answers and uses the terminal for a passphrase or a touch.
 
---plain goes line by line, for screen readers and for terminals that cannot do more: nothing is drawn over, and commands
-are words. Every dialog begins at No.`,
+--plain works line by line, for screen readers and simple terminals: nothing is redrawn, and commands
+are words. The default answer of every dialog is No.`,
 		Example: "  bailey tui --key ~/.ssh/id_ed25519_sk\n  bailey tui --plain",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plain = plain || os.Getenv("TERM") == "dumb"
@@ -64,22 +64,22 @@ are words. Every dialog begins at No.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&key, "key", "", "sign answers with this SSH key, a `file`")
-	f.BoolVar(&plain, "plain", false, "line by line")
-	return a.YesFlag(cmd, "with --plain: do not ask")
+	f.BoolVar(&plain, "plain", false, "work line by line")
+	return a.YesFlag(cmd, "with --plain: do not ask for confirmation")
 }
 
 // checkScreen returns an error if the screen cannot be shown here.
 func (a *App) checkScreen(plain bool) error {
 	switch {
 	case a.JSON:
-		return bailey.Invalid.New("tui is for people and has no JSON",
-			"bailey approvals list --json, bailey status --json and bailey receipts list --json have")
+		return bailey.Invalid.New("tui has no JSON output",
+			"use bailey approvals list --json, bailey status --json or bailey receipts list --json")
 	case plain:
 		return nil
 	case a.Yes:
-		return bailey.Invalid.New("--yes goes with --plain alone: a screen asks", "leave it out")
+		return bailey.Invalid.New("--yes needs --plain: the screen always asks", "leave it out")
 	case !terminal.Is(os.Stdin) || !terminal.Is(os.Stdout):
-		return bailey.Invalid.New("tui wants a terminal: "+noTerminal(), "bailey tui --plain goes line by line")
+		return bailey.Invalid.New("tui needs a terminal: "+noTerminal(), "use bailey tui --plain to work line by line")
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (d *tuiBackend) Kill(ctx context.Context, reason string) (string, error) {
 
 func (d *tuiBackend) Resume(ctx context.Context) (string, error) {
 	_, err := act(ctx, d, apitype.ResumeCalls, localapi.None{})
-	return "calls are carried again", err
+	return "calls are allowed again", err
 }
 
 // Wake starts a gateway if none is running. Its messages are discarded, because they would damage the screen.
@@ -221,8 +221,8 @@ func filterWords(words string, now time.Time) (receipts.Filter, error) {
 			w.until = value
 		default:
 			return receipts.Filter{},
-				bailey.Invalid.Errorf("a capability, a status, a receipt's id, agent=, session=, since=, until=",
-					"no search knows %q", terminal.CutLine(name))
+				bailey.Invalid.Errorf("use a capability, a status, a receipt's ID, agent=, session=, since=, until=",
+					"unknown search term %q", terminal.CutLine(name))
 		}
 	}
 	return w.buildFilter(now)

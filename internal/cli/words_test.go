@@ -51,11 +51,11 @@ func TestDryRunIsNoCall(t *testing.T) {
 // TestDecided checks that a report names the deciding rules. If there were none, it must explain that.
 func TestDecided(t *testing.T) {
 	for want, o := range map[string]bailey.Outcome{
-		"allow by look":                        {Decision: "allow", PolicyDigest: "p", Rules: []bailey.Rule{{ID: "look"}}},
-		"deny by never, nor":                   {Decision: "deny", PolicyDigest: "p", Rules: []bailey.Rule{{ID: "never"}, {ID: "nor"}}},
-		"deny: no rule permits it":             {Decision: "deny", PolicyDigest: "p"},
-		"deny before any rule was asked":       {Decision: "deny"},
-		"nothing: it never came to a decision": {},
+		"allow by look":                      {Decision: "allow", PolicyDigest: "p", Rules: []bailey.Rule{{ID: "look"}}},
+		"deny by never, nor":                 {Decision: "deny", PolicyDigest: "p", Rules: []bailey.Rule{{ID: "never"}, {ID: "nor"}}},
+		"deny: no rule permits it":           {Decision: "deny", PolicyDigest: "p"},
+		"deny before any rule was evaluated": {Decision: "deny"},
+		"nothing: it was not decided":        {},
 	} {
 		var c reportedCall
 		if c.setOutcome(2, &o); c.decisionText() != want {

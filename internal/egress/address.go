@@ -52,7 +52,7 @@ var globalIPv6 = netip.MustParsePrefix("2000::/3")
 func addressClass(a netip.Addr) (what string, never bool) {
 	a = a.WithZone("").Unmap()
 	if slices.ContainsFunc(append(embeddedIPv4(a), a), isMetadata) {
-		return "where a cloud keeps credentials", true
+		return "an address of a cloud metadata service", true
 	}
 	for _, s := range addresses().special {
 		if s.Contains(a) {
@@ -99,11 +99,11 @@ func (p *Proxy) refuseLocal(t Target, e *entry, a netip.Addr) *Refusal {
 	}
 	own, err := p.own()
 	if err != nil {
-		return deniedRefusal(fmt.Sprintf("egress to %s is not allowed: the addresses of this machine cannot be told (%v)", t, err), "settings.yaml may say private: true for "+e.String()+", under network")
+		return deniedRefusal(fmt.Sprintf("egress to %s is not allowed: the addresses of this machine cannot be read (%v)", t, err), "set private: true in settings.yaml for "+e.String()+", under network")
 	}
 	a = a.WithZone("").Unmap()
 	if slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Contains(a) }) {
-		return deniedRefusal(fmt.Sprintf("egress to %s is not allowed: its address %s is this machine's, or of a network that it is part of", t, a), "settings.yaml may say private: true for "+e.String()+", under network")
+		return deniedRefusal(fmt.Sprintf("egress to %s is not allowed: its address %s belongs to this machine or to a network that it is part of", t, a), "set private: true in settings.yaml for "+e.String()+", under network")
 	}
 	return nil
 }

@@ -149,7 +149,7 @@ func TestAttackNear(t *testing.T) {
 		Limits: Limits{Events: 1000}, Own: func() ([]netip.Prefix, error) { return own, unknown }})
 	w.names["a.example.com"], w.names["b.example.com"], w.names["c.example.com"] = [][]string{{"93.184.200.9"}}, [][]string{{public, "2606:4700::1"}}, [][]string{{"::ffff:93.184.200.9"}}
 	for _, to := range []string{"a.example.com:443", "b.example.com:443", "c.example.com:443", "93.184.200.7:443"} {
-		if got := y.say("CONNECT " + to + " HTTP/1.1\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 403 ") || !strings.Contains(got, "this machine's, or of a network") || !strings.Contains(got, "private: true") {
+		if got := y.say("CONNECT " + to + " HTTP/1.1\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 403 ") || !strings.Contains(got, "this machine or to a network") || !strings.Contains(got, "private: true") {
 			t.Errorf("%s: %q", to, got)
 		}
 	}
@@ -165,7 +165,7 @@ func TestAttackNear(t *testing.T) {
 		t.Errorf("beside the network: %q, %v", got, err)
 	}
 	unknown = errors.New("no netlink")
-	if got := y.say("CONNECT 93.184.201.7:443 HTTP/1.1\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 403 ") || !strings.Contains(got, "cannot be told") {
+	if got := y.say("CONNECT 93.184.201.7:443 HTTP/1.1\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 403 ") || !strings.Contains(got, "cannot be read") {
 		t.Errorf("%q", got)
 	}
 	// The addresses of this machine must be among those that the system returns.
@@ -292,10 +292,10 @@ func TestAttackFrontingBySNI(t *testing.T) {
 			says []byte
 			want string
 		}{
-			"another name":     {clientHello(t, "evil.example"), "asks for another server there"},
-			"a name below":     {clientHello(t, "x.api.example.com"), "asks for another server there"},
-			"an odd name":      {records(withExtension(body(clientHello(t, "")), extServerName, []byte("\x00\x06\x00\x00\x03a\x00b")), 99), "asks for another server there"},
-			"a last dot":       {records(withExtension(body(clientHello(t, "")), extServerName, []byte("\x00\x13\x00\x00\x10api.example.com.")), 99), "asks for another server there"},
+			"another name":     {clientHello(t, "evil.example"), "connection names another server"},
+			"a name below":     {clientHello(t, "x.api.example.com"), "connection names another server"},
+			"an odd name":      {records(withExtension(body(clientHello(t, "")), extServerName, []byte("\x00\x06\x00\x00\x03a\x00b")), 99), "connection names another server"},
+			"a last dot":       {records(withExtension(body(clientHello(t, "")), extServerName, []byte("\x00\x13\x00\x00\x10api.example.com.")), 99), "connection names another server"},
 			"no name":          {clientHello(t, ""), "no SNI"},
 			"ECH":              {records(withExtension(body(good), extECH, []byte("x")), maxRecord), "encrypted_client_hello"},
 			"ECH in pieces":    {records(withExtension(body(good), extECH, []byte("x")), 1), "encrypted_client_hello"},
@@ -348,7 +348,7 @@ func TestRefusalInsideIsTold(t *testing.T) {
 	}
 	c := y.tunnel("api.example.com:443")
 	io.WriteString(c, "GET / HTTP/1.1\r\nHost: api.example.com\r\n\r\n")
-	if b, _ := io.ReadAll(c); !strings.Contains(string(b), "over TLS alone") {
+	if b, _ := io.ReadAll(c); !strings.Contains(string(b), "only over TLS") {
 		t.Errorf("HTTP is told %q", b)
 	}
 }
@@ -372,7 +372,7 @@ func TestAttackPlainHTTP(t *testing.T) {
 		t.Errorf("with another Host: %q", got)
 	}
 	for target, want := range map[string]string{
-		"http://api.example.com/":                   "over TLS alone",
+		"http://api.example.com/":                   "only over TLS",
 		"http://evil.example/":                      "is not allowed",
 		"http://plain.example.com:8080/":            "is not allowed",
 		"http://user:pw@plain.example.com/":         "is not allowed",
@@ -380,10 +380,10 @@ func TestAttackPlainHTTP(t *testing.T) {
 		"http://evil.example#plain.example.com/":    "40",
 		"http://evil.example?plain.example.com/":    "is not allowed",
 		"http://evil.example\\@plain.example.com/":  "400",
-		"https://plain.example.com:80/":             "nothing but http://",
-		"ftp://plain.example.com:80/":               "nothing but http://",
+		"https://plain.example.com:80/":             "only http://",
+		"ftp://plain.example.com:80/":               "only http://",
 		"http://plain.example.com%2f@evil.example/": "40",
-		"/":        "no server",
+		"/":        "not a server",
 		"http:///": "40",
 		"http://":  "40",
 	} {

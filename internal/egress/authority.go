@@ -35,10 +35,10 @@ func Authorities() ([]byte, error) {
 			return text, nil
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, bailey.Unavailable.Wrap(err, "the authorities of this machine cannot be read", "")
+			return nil, bailey.Unavailable.Wrap(err, "cannot read the CA certificates of this machine", "")
 		}
 	}
-	return nil, bailey.Unavailable.New("this machine has no file of authorities that TLS could believe",
+	return nil, bailey.Unavailable.New("this machine has no file of trusted CA certificates for TLS",
 		"install the package ca-certificates")
 }
 
@@ -84,7 +84,7 @@ func newAuthority(list *Allowlist) (*authority, error) {
 }
 
 func noAuthority(err error) error {
-	return bailey.Internal.Wrap(err, "no authority could be made to open TLS with", "")
+	return bailey.Internal.Wrap(err, "cannot create a CA to inspect TLS with", "")
 }
 
 func certTemplate(name string) *x509.Certificate {
@@ -154,7 +154,7 @@ func (c *client) openTLS(g *grant) {
 	if err := conn.HandshakeContext(ctx); err != nil {
 		if c.life.ctx.Err() == nil {
 			ref := unreachableRefusal(g.target,
-				"the client ended TLS, which is opened there for this call: it pins a certificate, or does not trust the call's own root")
+				"the client closed the TLS connection, which is inspected for this call: it pins a certificate, or does not trust the CA of the call")
 			g.p.record.recordRefusal("tls", g.target.String(), ref)
 		}
 		return

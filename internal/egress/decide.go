@@ -35,7 +35,7 @@ func (t Target) String() string { return net.JoinHostPort(t.hostText(), strconv.
 func ParseTarget(s string) (Target, *Refusal) {
 	host, port, ok := bailey.SplitPort(s)
 	if !ok {
-		return Target{}, malformedRefusal(s, "it is not host:port")
+		return Target{}, malformedRefusal(s, "it is not in the form host:port")
 	}
 	bracketed := strings.HasPrefix(host, "[")
 	if bracketed {
@@ -43,7 +43,7 @@ func ParseTarget(s string) (Target, *Refusal) {
 	}
 	t, ref := targetOf(host, port)
 	if ref == nil && bracketed != t.addr.Is6() {
-		return Target{}, malformedRefusal(s, "brackets are for addresses of version 6, and those need them")
+		return Target{}, malformedRefusal(s, "brackets are required for IPv6 addresses, and allowed for nothing else")
 	}
 	return t, ref
 }
@@ -109,7 +109,7 @@ func NewAllowlist(all []Endpoint) (*Allowlist, error) {
 			return nil, err
 		}
 		if slices.ContainsFunc(l.entries, func(o *entry) bool { return o.String() == e.String() }) {
-			return nil, bailey.Conflict.New("egress "+e.String()+" stands there twice", "leave one of them")
+			return nil, bailey.Conflict.New("egress "+e.String()+" is there twice", "remove one of them")
 		}
 		l.entries = append(l.entries, e)
 	}
@@ -120,8 +120,8 @@ func newEntry(one Endpoint) (*entry, error) {
 	e := &entry{Endpoint: one}
 	host, wild := strings.CutPrefix(one.Host, "*.")
 	if one.Port < 1 || one.Port > 65535 {
-		return nil, invalidError(fmt.Sprintf("egress %s: %d is no port", quoteShort(one.Host), one.Port),
-			"name a port from 1 to 65535")
+		return nil, invalidError(fmt.Sprintf("egress %s: %d is not a port", quoteShort(one.Host), one.Port),
+			"use a port from 1 to 65535")
 	}
 	t, ref := targetOf(host, uint16(one.Port))
 	if ref != nil {
@@ -141,15 +141,15 @@ func (e *entry) checkEntry() error {
 	switch {
 	case e.wild && (e.addr.IsValid() || !strings.Contains(e.name, ".")):
 		return invalidError("egress "+e.String()+" is too wide",
-			"name at least two parts behind *., as in *.example.com")
+			"name at least two parts after *., for example *.example.com")
 	case never || slices.Contains(addresses().names, e.name):
-		return invalidError("egress "+e.String()+" leads to where a cloud keeps credentials, which nothing opens",
+		return invalidError("egress "+e.String()+" is an address of a cloud metadata service, which is never allowed",
 			"leave it out")
 	case what != "" && !e.Private:
 		return invalidError(fmt.Sprintf("egress %s is %s", e, what),
-			"settings.yaml may say private: true for it, under network")
+			"set private: true for it in settings.yaml, under network")
 	case e.Plain && e.Inspect:
-		return invalidError("egress "+e.String()+" is both plain and inspected", "leave one of them")
+		return invalidError("egress "+e.String()+" is both plain and inspected", "remove one of them")
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func (v Verdict) Refusal() *Refusal {
 func (l *Allowlist) Decide(t Target) Verdict {
 	if slices.Contains(addresses().names, t.name) {
 		return Verdict{refusal: deniedRefusal("egress to "+t.String()+
-			" is never allowed: it is where a cloud keeps credentials", "lend the tool a credential instead")}
+			" is never allowed: it is a cloud metadata service", "lend the tool a credential instead")}
 	}
 	e := l.findEntry(t)
 	if e == nil {
@@ -235,7 +235,7 @@ func judgeAddress(t Target, e *entry, a netip.Addr) *Refusal {
 			"lend the tool a credential instead")
 	case what != "" && !e.Private:
 		return deniedRefusal(fmt.Sprintf("egress to %s is not allowed: its address %s is %s", t, a, what),
-			"settings.yaml may say private: true for "+e.String()+", under network")
+			"set private: true in settings.yaml for "+e.String()+", under network")
 	}
 	return nil
 }
@@ -271,11 +271,11 @@ func deniedRefusal(why, hint string) *Refusal {
 
 func malformedRefusal(s, why string) *Refusal {
 	return &Refusal{why: "egress to " + quoteShort(s) + " is not allowed: " + why,
-		hint:   "ask for name:port, as in example.com:443",
+		hint:   "request name:port, for example example.com:443",
 		status: http.StatusBadRequest, reply: socksDenied, kind: KindRefused}
 }
 
 func unreachableRefusal(t Target, why string) *Refusal {
-	return &Refusal{why: "egress to " + t.String() + " is allowed and did not come about: " + why,
+	return &Refusal{why: "egress to " + t.String() + " is allowed, but failed: " + why,
 		status: http.StatusBadGateway, reply: socksUnreachable, kind: KindFailed}
 }

@@ -60,7 +60,7 @@ func (p *Proxy) resolveTarget(ctx context.Context, t Target, e *entry) ([]netip.
 	pin := p.pins.pinFor(t.name)
 	if pin == nil {
 		return nil, deniedRefusal("egress to "+t.String()+
-			" is not allowed: this call has looked up as many names as it may", "name the host itself in the egress list")
+			" is not allowed: this call has reached its limit of name lookups", "add the host itself to the egress list")
 	}
 	pin.mu.Lock()
 	defer pin.mu.Unlock()
@@ -157,13 +157,13 @@ func dialFault(err error) string {
 		return "the connection was refused"
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded),
 		errors.Is(err, syscall.ETIMEDOUT):
-		return "nothing answered in time"
+		return "connection timed out"
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
 		return "there is no route to it"
 	case errors.Is(err, context.Canceled):
 		return "the call has ended"
 	}
-	return "it cannot be connected to"
+	return "cannot connect to it"
 }
 
 // upstream is the host's own proxy.
@@ -184,7 +184,7 @@ func parseUpstream(u *url.URL, byName bool) (*upstream, error) {
 	}
 	if u.Scheme != "http" || u.Hostname() == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" {
 		return nil, invalidError("the upstream proxy is not http://host:port",
-			"name an HTTP proxy that takes CONNECT; TLS to it and SOCKS are not there")
+			"use an HTTP proxy that supports CONNECT; SOCKS and TLS to the proxy are not supported")
 	}
 	up := &upstream{addr: net.JoinHostPort(u.Hostname(), port), byName: byName}
 	if u.User != nil {
@@ -217,7 +217,7 @@ func (p *Proxy) dialUpstream(ctx context.Context, l *serveScope, g *grant) (*out
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	why := p.upstream.openTunnel(c, to)
 	if !stop() {
-		why = "the host's proxy: nothing answered in time"
+		why = "the host's proxy: no answer in time"
 	}
 	if why != "" {
 		c.Close()
@@ -243,7 +243,7 @@ func (u *upstream) openTunnel(c net.Conn, to string) string {
 	one := make([]byte, 1)
 	for !bytes.HasSuffix(head, []byte("\r\n\r\n")) {
 		if len(head) >= maxAnswer {
-			return "the host's proxy answers at too great a length"
+			return "the answer of the host's proxy is too long"
 		}
 		if _, err := c.Read(one); err != nil {
 			return "the host's proxy: " + dialFault(err)
@@ -256,7 +256,7 @@ func (u *upstream) openTunnel(c net.Conn, to string) string {
 	case proto != "HTTP/1.1" && proto != "HTTP/1.0" || err != nil:
 		return "the host's proxy does not speak HTTP"
 	case code < 200 || code > 299:
-		return fmt.Sprintf("the host's proxy answers %d", code)
+		return fmt.Sprintf("the host's proxy answered %d", code)
 	}
 	return ""
 }

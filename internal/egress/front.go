@@ -128,7 +128,7 @@ func (p *Proxy) serveFront(w http.ResponseWriter, r *http.Request) {
 	case strings.Contains(r.RequestURI, "://"):
 		c.handlePlainHTTP(w, r)
 	default:
-		writeRefusal(w, r, p.record.recordRefusal("http", "", &Refusal{why: "this is the proxy of the cage, and no server", hint: "ask for CONNECT host:port", status: http.StatusBadRequest, kind: KindRefused}))
+		writeRefusal(w, r, p.record.recordRefusal("http", "", &Refusal{why: "this is the proxy of the jail, not a server", hint: "use CONNECT host:port", status: http.StatusBadRequest, kind: KindRefused}))
 	}
 }
 
@@ -137,7 +137,7 @@ func (p *Proxy) serveFront(w http.ResponseWriter, r *http.Request) {
 func (c *client) handleConnect(w http.ResponseWriter, r *http.Request) {
 	t, ref := ParseTarget(r.RequestURI)
 	if ref == nil && r.ContentLength != 0 {
-		ref = malformedRefusal(r.RequestURI, "CONNECT has no body") // for a chunked body the length is -1
+		ref = malformedRefusal(r.RequestURI, "CONNECT must not have a body") // for a chunked body the length is -1
 	}
 	if ref != nil {
 		c.life.p.record.recordRefusal("connect", "", ref)
@@ -170,8 +170,8 @@ func (c *client) handlePlainHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	t, ref := ParseTarget(authority)
 	if ref == nil && !strings.EqualFold(scheme, "http") {
-		ref = malformedRefusal(r.RequestURI, "the proxy fetches nothing but http:// itself")
-		ref.hint = "ask for CONNECT " + t.String()
+		ref = malformedRefusal(r.RequestURI, "the proxy itself fetches only http:// URLs")
+		ref.hint = "use CONNECT " + t.String()
 	}
 	if ref != nil {
 		writeRefusal(w, r, c.life.p.record.recordRefusal("http", "", ref))

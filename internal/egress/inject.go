@@ -38,12 +38,12 @@ func bindInjections(list *Allowlist, all []Injection) ([]*secret, error) {
 		for _, to := range in.To {
 			i := slices.IndexFunc(list.entries, func(e *entry) bool { return e.String() == to })
 			if i < 0 {
-				return nil, invalidError(fmt.Sprintf("%s is to be sent to %s, which is no egress entry", in.Name,
-					quoteShort(to)), "name an entry as it stands in the egress list")
+				return nil, invalidError(fmt.Sprintf("%s is to be sent to %s, which is not an egress entry", in.Name,
+					quoteShort(to)), "name an entry exactly as in the egress list")
 			}
 			if list.entries[i].Plain {
 				return nil, invalidError(fmt.Sprintf("%s is to be sent to %s, which is plain", in.Name, to),
-					"a secret goes over TLS alone: leave plain out")
+					"leave plain out: a secret is sent only over TLS")
 			}
 			list.entries[i].inject = append(list.entries[i].inject, s)
 		}
@@ -58,20 +58,20 @@ func injectionFault(in Injection, before []*secret) error {
 	switch {
 	case len(in.Placeholder) < minPlaceholder ||
 		strings.Trim(in.Placeholder, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "":
-		return invalidError("the placeholder of "+in.Name+" could stand in other text",
-			fmt.Sprintf("take at least %d letters, digits, - and _", minPlaceholder))
+		return invalidError("the placeholder of "+in.Name+" could occur in other text",
+			fmt.Sprintf("use at least %d letters, digits, - and _", minPlaceholder))
 	case v == "" || strings.IndexFunc(v, odd) >= 0:
-		return invalidError("the value of "+in.Name+" cannot stand in a header",
-			"a secret that is injected is printable ASCII on one line")
+		return invalidError("the value of "+in.Name+" is not valid in a header",
+			"use printable ASCII on one line for an injected secret")
 	case len(in.To) == 0 || len(in.Headers)+len(in.Query) == 0:
-		return invalidError(in.Name+" is to be sent nowhere", "name endpoints, and headers or query parameters")
+		return invalidError(in.Name+" has no destination", "name endpoints, and headers or query parameters")
 	case strings.Contains(v, in.Placeholder):
-		return invalidError("the placeholder of "+in.Name+" stands in its value", "make a placeholder at random")
+		return invalidError("the placeholder of "+in.Name+" is part of its value", "use a random placeholder")
 	}
 	for _, s := range before {
 		if strings.Contains(s.Placeholder, in.Placeholder) || strings.Contains(in.Placeholder, s.Placeholder) {
-			return invalidError("the placeholders of "+in.Name+" and "+s.Name+" are one in the other",
-				"make each at random")
+			return invalidError("the placeholders of "+in.Name+" and "+s.Name+" contain each other",
+				"use a random one for each")
 		}
 	}
 	return nil
@@ -93,11 +93,11 @@ func (g *grant) injectSecrets(r *http.Request) *Refusal {
 }
 
 func (g *grant) misuseRefusal(s *secret, where string) *Refusal {
-	hint := "send it nowhere else than to " + strings.Join(s.To, ", ")
+	hint := "send it only to " + strings.Join(s.To, ", ")
 	if slices.Contains(g.entry.inject, s) {
 		hint = "send it in " + strings.Join(append(slices.Clone(s.Headers), s.Query...), ", ")
 	}
-	ref := deniedRefusal(fmt.Sprintf("egress to %s is refused: the placeholder of %s stands in %s", g.target, s.Name,
+	ref := deniedRefusal(fmt.Sprintf("egress to %s is refused: the placeholder of %s is in %s", g.target, s.Name,
 		where), hint)
 	ref.kind = KindMisused
 	return ref

@@ -177,7 +177,7 @@ func (o *outboundConn) Close() (err error) {
 // exhaustedError returns the error that the call has no bytes left, and records it once.
 func (p *Proxy) exhaustedError(g *grant) error {
 	ref := &Refusal{why: "egress of this call has used up its bytes",
-		hint:   "ask for less, or have the limit of bytes raised",
+		hint:   "request less, or have the byte limit raised",
 		status: http.StatusServiceUnavailable, reply: socksDenied, kind: KindRefused}
 	p.spent.Do(func() { p.record.recordRefusal(g.via, g.target.String(), ref) })
 	return ref.Err()

@@ -193,7 +193,7 @@ func TestBudgetConnections(t *testing.T) {
 	y := w.start(Config{Allow: []Endpoint{{Host: "plain.example.com", Port: 22, Plain: true}}, Limits: Limits{Open: 2, Total: 4}})
 	one, two := y.tunnel("plain.example.com:22"), y.tunnel("plain.example.com:22")
 	const ask = "CONNECT plain.example.com:22 HTTP/1.1\r\n\r\n"
-	if got := y.say(ask); !strings.Contains(got, "503") || !strings.Contains(got, "the 2 connections open") {
+	if got := y.say(ask); !strings.Contains(got, "503") || !strings.Contains(got, "2 open connections") {
 		t.Errorf("a third at once: %q", got)
 	}
 	one.Close()
@@ -201,7 +201,7 @@ func TestBudgetConnections(t *testing.T) {
 	for end := time.Now().Add(time.Minute); y.open.Load() > 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 	}
 	y.tunnel("plain.example.com:22").Close()
-	if got := y.say(ask); !strings.Contains(got, "503") || !strings.Contains(got, "the 4 connections it may") {
+	if got := y.say(ask); !strings.Contains(got, "503") || !strings.Contains(got, "connections, the maximum") {
 		t.Errorf("a fifth in all: %q", got)
 	}
 }

@@ -170,12 +170,12 @@ func TestAttackPlaceholder(t *testing.T) {
 		}
 		b, _ := io.ReadAll(res.Body)
 		res.Body.Close()
-		if res.StatusCode != 403 || !strings.Contains(string(b), "the placeholder of token stands in") {
+		if res.StatusCode != 403 || !strings.Contains(string(b), "the placeholder of token is in") {
 			t.Errorf("%s: %d %q", name, res.StatusCode, b)
 		}
 	}
 	count++
-	if got := y.say("GET http://plain.example.com/?key=" + held + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); !strings.Contains(got, "the placeholder of token stands in") {
+	if got := y.say("GET http://plain.example.com/?key=" + held + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); !strings.Contains(got, "the placeholder of token is in") {
 		t.Errorf("plain HTTP: %q", got)
 	}
 	if got := w.seen(KindMisused); len(got) != count || got[0].Hint == "" {
@@ -326,7 +326,7 @@ func TestHostIsVerified(t *testing.T) {
 	w.names["api.example.com"] = [][]string{{public2}} // has a certificate for another name
 	y := w.start(Config{Allow: []Endpoint{{Host: "api.example.com", Port: 443, Inspect: true}}, Inject: []Injection{secretOf("api.example.com:443")}})
 	got, err := y.get("https://api.example.com/")
-	if err != nil || !strings.HasPrefix(got, "502 ") || !strings.Contains(got, "its certificate is not one") {
+	if err != nil || !strings.HasPrefix(got, "502 ") || !strings.Contains(got, "its certificate is not trusted") {
 		t.Errorf("%q, %v", got, err)
 	}
 	w.await(KindFailed, "certificate")

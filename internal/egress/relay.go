@@ -54,7 +54,7 @@ func (l *serveScope) redialTarget(addr string) (net.Conn, error) {
 	return c, nil
 }
 
-var errNotGranted = errors.New("nothing was granted there")
+var errNotGranted = errors.New("no access was granted there")
 
 // refused carries a refusal through code that handles errors only.
 type refused struct {
@@ -77,11 +77,11 @@ func (p *Proxy) serveInner(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace || !strings.HasPrefix(r.RequestURI, "/") &&
 		r.RequestURI != "*":
-		ref = deniedRefusal("egress to "+g.target.String()+" is not allowed in this way: "+
-			quoteShort(r.Method+" "+r.RequestURI), "ask for a path of the host")
+		ref = deniedRefusal("egress to "+g.target.String()+" is not allowed in this form: "+
+			quoteShort(r.Method+" "+r.RequestURI), "request a path of the host")
 	case ref != nil || host != g.target:
-		ref = deniedRefusal("egress to "+g.target.String()+" is not allowed: the request inside names another host, "+
-			quoteShort(r.Host), "send the Host that the connection was asked for")
+		ref = deniedRefusal("egress to "+g.target.String()+" is not allowed: the inner request names another host, "+
+			quoteShort(r.Host), "send the Host of the CONNECT request")
 		ref.status = http.StatusMisdirectedRequest
 	}
 	if ref != nil {
@@ -96,7 +96,7 @@ func (r *relay) forwardRequest(w http.ResponseWriter, in *http.Request, g *grant
 	p := g.p
 	defer p.asks.Add(-1)
 	if p.asks.Add(1) > int64(p.limits.Streams) {
-		ref := deniedRefusal(fmt.Sprintf("egress to %s has to wait: this call has %d requests under way, as many as it may", g.target, p.limits.Streams), "ask again when others have ended")
+		ref := deniedRefusal(fmt.Sprintf("egress to %s must wait: this call has %d open requests, the maximum", g.target, p.limits.Streams), "try again when others have ended")
 		ref.status = http.StatusServiceUnavailable
 		writeRefusal(w, in, p.record.recordRefusal(g.via, g.target.String(), ref))
 		return
@@ -149,7 +149,7 @@ func checkUpgrade(g *grant, r *http.Request, scheme string) *Refusal {
 		return nil
 	}
 	return deniedRefusal("egress to "+g.target.String()+" is not allowed to become "+quoteShort(strings.Join(to, ", ")),
-		"go on with HTTP; HTTP/2 is agreed on in TLS (ALPN)")
+		"continue with HTTP; negotiate HTTP/2 in TLS (ALPN)")
 }
 
 // answerFailure answers if no response came back. The error text of a transport may quote the request, so it is not
@@ -158,7 +158,7 @@ func (r *relay) answerFailure(w http.ResponseWriter, in *http.Request, g *grant,
 	if r.life.ctx.Err() != nil || in.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
-	ref := unreachableRefusal(g.target, "it ended the connection without an answer")
+	ref := unreachableRefusal(g.target, "it closed the connection without an answer")
 	var mine *refused
 	var bad *tls.CertificateVerificationError
 	var unknown x509.UnknownAuthorityError
@@ -166,7 +166,7 @@ func (r *relay) answerFailure(w http.ResponseWriter, in *http.Request, g *grant,
 	case errors.As(err, &mine):
 		ref = mine.ref
 	case errors.As(err, &bad), errors.As(err, &unknown):
-		ref = unreachableRefusal(g.target, "its certificate is not one that this machine trusts for that name")
+		ref = unreachableRefusal(g.target, "its certificate is not trusted by this machine for that name")
 	case errors.As(err, new(*net.OpError)), errors.Is(err, context.DeadlineExceeded):
 		ref = unreachableRefusal(g.target, dialFault(err))
 	}

@@ -29,7 +29,7 @@ func (p *Proxy) Forward(ctx context.Context, ln net.Listener, target string) err
 	}
 	if e := p.list.findEntry(t); e.wild {
 		ln.Close()
-		return invalidError("egress to "+t.String()+" is allowed as "+e.String()+", which nothing forwards to",
+		return invalidError("egress to "+t.String()+" is allowed as "+e.String()+", which cannot be forwarded",
 			"name the host itself, or have the tool use the proxy")
 	}
 	return p.acceptLoop(ctx, ln, func(c *client) { c.forwardTo(t) })
@@ -88,7 +88,7 @@ func acceptError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("the proxy takes no more connections: %w", err)
+	return fmt.Errorf("the proxy accepts no more connections: %w", err)
 }
 
 // retryAccept waits and reports whether to accept again, for example after too few file descriptors, or after a
@@ -109,7 +109,7 @@ func retryAccept(ctx context.Context, err error) bool {
 // recoverPanic prevents a panic in one connection from ending the gateway. http.ErrAbortHandler is not a fault.
 func (c *client) recoverPanic() {
 	if fault := recover(); fault != nil && fault != http.ErrAbortHandler {
-		c.life.p.record.recordEvent(Event{Kind: KindFailed, Via: "proxy", Reason: "the proxy met a fault of its own"})
+		c.life.p.record.recordEvent(Event{Kind: KindFailed, Via: "proxy", Reason: "the proxy failed"})
 	}
 }
 
@@ -171,18 +171,18 @@ func (l *serveScope) grantTarget(via string, t Target) (*grant, *Refusal) {
 // countConnection takes one connection from the budget of the call.
 func (p *Proxy) countConnection(t Target) *Refusal {
 	busy := func(why, hint string) *Refusal {
-		return &Refusal{why: "egress to " + t.String() + " has to wait: " + why, hint: hint,
+		return &Refusal{why: "egress to " + t.String() + " must wait: " + why, hint: hint,
 			status: http.StatusServiceUnavailable, reply: socksFailed, kind: KindRefused}
 	}
 	switch {
 	case p.bytes.Load() <= 0:
-		return busy("this call has used up its bytes", "ask for less, or have the limit of bytes raised")
+		return busy("this call has used up its bytes", "request less, or have the byte limit raised")
 	case p.total.Add(1) > int64(p.limits.Total):
-		return busy(fmt.Sprintf("this call has made the %d connections it may", p.limits.Total),
+		return busy(fmt.Sprintf("this call has made %d connections, the maximum", p.limits.Total),
 			"keep connections open, or have the limit raised")
 	case p.open.Add(1) > int64(p.limits.Open):
 		p.open.Add(-1)
-		return busy(fmt.Sprintf("this call has the %d connections open that it may", p.limits.Open),
+		return busy(fmt.Sprintf("this call has %d open connections, the maximum", p.limits.Open),
 			"close some of them")
 	}
 	return nil

@@ -85,14 +85,14 @@ func (c *client) socksRequest() (t Target, ref *Refusal) {
 		}
 		size = int(n[0])
 	default:
-		return t, socksFault("SOCKS5 knows no such address", socksNoAddress)
+		return t, socksFault("this SOCKS5 address type is unknown", socksNoAddress)
 	}
 	rest, ok := c.readExactly(size + 2)
 	if !ok {
 		return t, nil
 	}
 	if head[1] != socksConnect {
-		return t, socksFault("SOCKS5 here is CONNECT alone: nothing listens for a cage, and no datagram passes (QUIC, DNS)", socksNoCommand)
+		return t, socksFault("only SOCKS5 CONNECT is supported: a jail cannot listen, and datagrams (QUIC, DNS) do not pass", socksNoCommand)
 	}
 	host, port := string(rest[:size]), binary.BigEndian.Uint16(rest[size:])
 	if head[3] != 3 {
@@ -100,7 +100,7 @@ func (c *client) socksRequest() (t Target, ref *Refusal) {
 		host = addr.String()
 	}
 	if port == 0 {
-		return t, malformedRefusal(host, "0 is no port")
+		return t, malformedRefusal(host, "0 is not a port")
 	}
 	return targetOf(host, port)
 }
@@ -113,7 +113,7 @@ func (c *client) readExactly(n int) ([]byte, bool) {
 }
 
 func socksFault(why string, reply byte) *Refusal {
-	return &Refusal{why: "egress is not allowed: " + why, hint: "ask for SOCKS5 CONNECT or HTTP CONNECT host:port",
+	return &Refusal{why: "egress is not allowed: " + why, hint: "use SOCKS5 CONNECT or HTTP CONNECT host:port",
 		reply: reply, kind: KindRefused}
 }
 

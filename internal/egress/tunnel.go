@@ -86,28 +86,28 @@ func (g *grant) checkHello(h hello, err error) *Refusal {
 	}
 	switch {
 	case isTimeout(err):
-		return deniedRefusal(to+" was given no TLS ClientHello in time",
-			"the endpoint has to say plain: true for what is not TLS, or where the server speaks first")
+		return deniedRefusal(to+" received no TLS ClientHello in time",
+			"set plain: true for the endpoint if it does not use TLS, or if the server speaks first")
 	case errors.Is(err, errNotTLS):
 		return notTLS(g.target)
 	case err != nil:
 		return deniedRefusal(to+" is not allowed: "+errHello.Error(), "use another TLS client")
 	case h.hidden && !e.ECH:
-		return deniedRefusal(to+" is not allowed: TLS hides the name it asks for (encrypted_client_hello)",
-			"turn ECH off in the client, or have the endpoint say ech: true")
+		return deniedRefusal(to+" is not allowed: TLS hides the server name (encrypted_client_hello)",
+			"turn ECH off in the client, or set ech: true for the endpoint")
 	case !h.named && !e.NoSNI:
 		return deniedRefusal(to+" is not allowed: TLS names no server (no SNI)",
-			"have the client send SNI, or the endpoint say noSNI: true")
+			"make the client send SNI, or set noSNI: true for the endpoint")
 	case h.named && (ref != nil || named != g.target || strings.HasSuffix(h.name, ".")):
-		return deniedRefusal(fmt.Sprintf("%s is not allowed: TLS asks for another server there, %s", to,
-			quoteShort(h.name)), "ask the proxy for the name that TLS is to be spoken with")
+		return deniedRefusal(fmt.Sprintf("%s is not allowed: the TLS connection names another server, %s", to,
+			quoteShort(h.name)), "request the same name from the proxy as in TLS")
 	}
 	return nil
 }
 
 func notTLS(t Target) *Refusal {
-	return deniedRefusal("egress to "+t.String()+" is allowed over TLS alone, and this is not TLS",
-		"use https, or have the endpoint say plain: true")
+	return deniedRefusal("egress to "+t.String()+" is allowed only over TLS, and this is not TLS",
+		"use https, or set plain: true for the endpoint")
 }
 
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -51,14 +51,14 @@ func planOutlets(list *Allowlist) ([]outlet, error) {
 			s.at = netip.AddrPortFrom(at, e.port)
 		}
 		if i := slices.IndexFunc(all, func(o outlet) bool { return o.at == s.at }); i >= 0 {
-			return nil, bailey.Conflict.Errorf("leave one of them",
-				"egress %s and %s would be one socket in the cage", all[i].target, s.target)
+			return nil, bailey.Conflict.Errorf("remove one of them",
+				"egress %s and %s would need the same socket in the jail", all[i].target, s.target)
 		}
 		all = append(all, s)
 	}
 	if len(own) > maxSeats {
-		return nil, invalidError(fmt.Sprintf("egress to %d names is more than the %d that a cage has addresses for",
-			len(own), maxSeats), "name fewer, or *. for those of one domain")
+		return nil, invalidError(fmt.Sprintf("egress to %d names exceeds the %d addresses of a jail",
+			len(own), maxSeats), "name fewer, or use *. for the names of one domain")
 	}
 	proxy := netip.AddrPortFrom(loopback, proxyPort)
 	for slices.ContainsFunc(all, func(o outlet) bool { return o.at == proxy }) {
@@ -165,7 +165,7 @@ func (w *networkProxy) Serve(ctx context.Context, listeners []net.Listener) erro
 			ln.Close()
 		}
 		return bailey.Internal.Errorf("",
-			"%d sockets came out of a cage, and %d were planned", len(listeners), len(w.outlets))
+			"%d sockets came out of a jail, but %d were planned", len(listeners), len(w.outlets))
 	}
 	ended := make(chan error, len(listeners))
 	for i, ln := range listeners {
@@ -183,7 +183,7 @@ func (w *networkProxy) Serve(ctx context.Context, listeners []net.Listener) erro
 		// If one listener ends before the cage, all others must end: a partial network is useless.
 		if ctx.Err() == nil {
 			if err == nil {
-				err = bailey.Internal.New("a listener ended by itself", "")
+				err = bailey.Internal.New("a listener ended unexpectedly", "")
 			}
 			errs = append(errs, err)
 			cancel()

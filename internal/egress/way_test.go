@@ -53,7 +53,7 @@ func TestPlanRefused(t *testing.T) {
 	}
 	for name, all := range map[string][]Endpoint{
 		"private": {{Host: "127.0.0.1", Port: 80}}, "twice": {{Host: "a.example.com", Port: 443}, {Host: "A.example.com", Port: 443}},
-		"one socket": {{Host: "localhost", Port: 80, Private: true}, {Host: "127.0.0.1", Port: 80, Private: true}}, "too many": many,
+		"the same socket": {{Host: "localhost", Port: 80, Private: true}, {Host: "127.0.0.1", Port: 80, Private: true}}, "too many": many,
 	} {
 		if n, err := Plan(all); err == nil {
 			t.Errorf("%s: planned %+v", name, n)

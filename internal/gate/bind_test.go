@@ -53,7 +53,7 @@ func TestNothingShownToPass(t *testing.T) {
 		w, in, _ := previewing(t, func(int, bailey.Job) string { return show })
 		in.Capability = "t.send"
 		res := w.gate().Do(t.Context(), in)
-		if !errors.Is(res.Err, bailey.Denied) || !strings.Contains(res.Err.Error(), "cannot be shown") || strings.Contains(res.Err.Error(), "evil") || bailey.HintOf(res.Err) == "" {
+		if !errors.Is(res.Err, bailey.Denied) || !strings.Contains(res.Err.Error(), "cannot show what this call would do") || strings.Contains(res.Err.Error(), "evil") || bailey.HintOf(res.Err) == "" {
 			t.Errorf("%s: %v (%s)", name, res.Err, bailey.HintOf(res.Err))
 		}
 		if w.happened("ask") || w.happened("lend") || *w.one().Executed {

@@ -40,8 +40,8 @@ type workflowStep struct {
 // planWorkflow plans a workflow instead of a single run.
 func (c *callState) planWorkflow(ctx context.Context) error {
 	if c.call.Within != nil {
-		return bailey.Invalid.Errorf("name the steps themselves",
-			"%s is a workflow, and no step of another", c.manifest.ID)
+		return bailey.Invalid.Errorf("use the steps of that workflow instead",
+			"%s is a workflow and cannot be a step of another", c.manifest.ID)
 	}
 	paths, ch := c.inputPaths(), &workflowRun{callState: c}
 	c.argv = nil
@@ -50,7 +50,7 @@ func (c *callState) planWorkflow(ctx context.Context) error {
 	for i := range c.manifest.StepCount() {
 		s, err := c.manifest.Step(i, c.input, paths, nil)
 		l := workflowStep{Step: s}
-		said := "with what an earlier step wrote"
+		said := "with the output of an earlier step"
 		if err == nil && !s.Late {
 			said, err = ch.previewStep(ctx, &l)
 		}
@@ -76,7 +76,7 @@ func (ch *workflowRun) checkDeclaredImpact(id bailey.CapabilityID) (digest strin
 		return "", err
 	}
 	if what := ch.manifest.Milder(m); what != "" {
-		return "", bailey.Invalid.New("the workflow says "+what, "a manifest states no less than its steps do")
+		return "", bailey.Invalid.New("the workflow declares "+what, "declare at least as much as its steps do")
 	}
 	return m.Digest, nil
 }
@@ -116,7 +116,7 @@ func (ch *workflowRun) previewStep(ctx context.Context, l *workflowStep) (said s
 			said += " in " + c.job.Dir
 		}
 		if c.run.Cage().Kind == bailey.Uncaged {
-			said += ", without a cage"
+			said += ", without a jail"
 		}
 	})
 	return said, err

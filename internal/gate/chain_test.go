@@ -172,8 +172,8 @@ func TestWorkflowRefused(t *testing.T) {
 	}{
 		"denied":  {workflow("both"), "t.echo", "step one: never"},
 		"itself":  {workflow("both"), "t.both", "never"},
-		"nested":  {workflow("nested"), "", "no step of another"},
-		"milder":  {workflow("meek"), "", "the workflow says sideEffectClass readOnly, and t.put says mutating"},
+		"nested":  {workflow("nested"), "", "cannot be a step of another"},
+		"milder":  {workflow("meek"), "", "the workflow declares sideEffectClass readOnly, but t.put has mutating"},
 		"unfit":   {func() bailey.Call { c := workflow("both"); c.Input["word"] = "-x\x00"; return c }(), "", "word"},
 		"outside": {func() bailey.Call { c := workflow("both"); c.Input["dir"] = "/refused"; return c }(), "", "no such place"},
 	} {

@@ -131,7 +131,7 @@ func (c *callState) checkInput(ctx context.Context) (err error) {
 		}
 		value, ok := given.(string)
 		if !ok { // a path that was not opened must not reach the tool
-			return bailey.Invalid.Errorf("pass one path as text", "input /%s is no path", in.Name)
+			return bailey.Invalid.Errorf("pass one path as text", "input /%s is not a path", in.Name)
 		}
 		place, err := c.Places.Open(c.call, in, value)
 		if err != nil {
@@ -162,7 +162,7 @@ func (c *callState) inputPaths() map[string]string {
 // judged under another one.
 func (c *callState) oneProfile() error {
 	if c.Catalog.Profile() != c.profile {
-		return bailey.Conflict.New("another profile was put to use while this call was planned", "call again")
+		return bailey.Conflict.New("the profiles were changed while this call was planned", "call again")
 	}
 	return nil
 }
@@ -185,8 +185,8 @@ func (c *callState) prepareRun(ctx context.Context) error {
 	}
 	runner, ok := c.Runners[isolation]
 	if !ok {
-		return bailey.Unavailable.Errorf("use a capability that runs in the jail, or a host that can give this isolation",
-			"%s wants isolation %s, which this gateway cannot give", c.manifest.ID, isolation)
+		return bailey.Unavailable.Errorf("use a capability that runs in the jail, or a host that supports this isolation",
+			"%s requires isolation %s, which this gateway does not support", c.manifest.ID, isolation)
 	}
 	c.job = c.manifest.Job(c.argv, c.places)
 	c.job.Session = c.call.Session.ID
@@ -252,7 +252,7 @@ func (c *callState) preHooks(ctx context.Context) (err error) {
 	c.asked = append(c.asked, c.verdict.Asked...)
 	c.verdict.Rule.Reason = clipText(c.redactMessage(c.verdict.Rule.Reason), maxHookReason)
 	if err != nil {
-		return bailey.Denied.Wrap(err, "a hook before the call failed", "mend the hook, or take it out")
+		return bailey.Denied.Wrap(err, "a hook before the call failed", "fix the hook, or remove it")
 	}
 	switch {
 	case c.verdict.Input == nil:
@@ -318,14 +318,14 @@ func (c *callState) requestApproval(ctx context.Context) error {
 	c.answer, c.granted = answer, answer.Granted
 	if answer.Pending {
 		c.pending = true
-		return bailey.Denied.New("a person has to approve this: "+c.decision.Reason,
-			fmt.Sprintf("approval %s is open until %s; once it is granted, the same call runs, once", c.approval,
+		return bailey.Denied.New("a person must approve this: "+c.decision.Reason,
+			fmt.Sprintf("approval %s is open until %s; then repeat the same call; it runs once", c.approval,
 				answer.Expires.UTC().Format(time.RFC3339)))
 	}
 	for _, rule := range c.decision.Asks {
 		if !slices.Contains(c.granted, rule.ID) {
 			return bailey.Denied.Errorf("tell the person you work for: "+cmp.Or(rule.Reason, string(rule.ID)),
-				"rule %s asks for an approval: %s", rule.ID, answer.Reason)
+				"rule %s requires an approval: %s", rule.ID, answer.Reason)
 		}
 	}
 	return nil
@@ -345,7 +345,7 @@ func (c *callState) confirmDecision(ctx context.Context) error {
 	}
 	if d.Effect == bailey.Ask {
 		d.Effect = bailey.Deny
-		d.Reason = "the rules ask for another approval now: " + d.Reason
+		d.Reason = "the rules now require another approval: " + d.Reason
 		d.Hint = "call again"
 	}
 	c.decision = d
@@ -372,7 +372,7 @@ func (c *callState) reserveBudget(context.Context) error {
 type budgetSpentError string
 
 func (s budgetSpentError) Error() string {
-	return fmt.Sprintf("budget %s is used up, and the tool was ended", string(s))
+	return fmt.Sprintf("budget %s is used up, and the tool was killed", string(s))
 }
 
 // budgetContext returns a context that ends when the wall time or output budget of the call is used up. The caller must report
@@ -459,17 +459,17 @@ func (c *callState) executeRun(ctx context.Context) error {
 	}
 	switch {
 	case ended && (errors.Is(err, used) || err == nil && exit.Code != 0):
-		return bailey.ToolFailed.New(used.Error(), "bailey budget shows what is left")
+		return bailey.ToolFailed.New(used.Error(), "run bailey budget to see what is left")
 	case err != nil:
 		return err
 	case exit.TimedOut:
-		return bailey.ToolFailed.New("the tool's time was up and it was ended",
-			"narrow the call; the capability's timeout bounds it")
+		return bailey.ToolFailed.New("the tool timed out and was killed",
+			"narrow the call: it exceeded the timeout of the capability")
 	case exit.Over != "":
-		return bailey.ToolFailed.New(exit.Over+", and was ended",
-			"narrow the call; the capability's memoryMiB and tasks bound it")
+		return bailey.ToolFailed.New(exit.Over+", and was killed",
+			"narrow the call: it exceeded memoryMiB or tasks of the capability")
 	case exit.Code != 0:
-		return bailey.ToolFailed.Errorf(c.refusedHint(), "the tool ended with exit code %d", exit.Code)
+		return bailey.ToolFailed.Errorf(c.refusedHint(), "the tool exited with code %d", exit.Code)
 	}
 	return nil
 }
@@ -486,8 +486,8 @@ func (c *callState) postHooks(ctx context.Context) error {
 	case err != nil && ctx.Err() != nil && c.failed != nil:
 		return c.failed // the cancellation stopped both the tool and the hook
 	case err != nil:
-		return bailey.Denied.Wrap(err, "a hook after the call failed, and what came of it is withheld",
-			"mend the hook, or take it out")
+		return bailey.Denied.Wrap(err, "a hook after the call failed, so the result is withheld",
+			"fix the hook, or remove it")
 	}
 	c.redactAgain(c.stdout, seen.Stdout, out.Stdout)
 	c.redactAgain(c.stderr, seen.Stderr, out.Stderr)
@@ -531,7 +531,7 @@ func (c *callState) closePlan() {
 func (c *callState) closeRun() {
 	if c.run != nil {
 		if err := c.run.Close(); err != nil {
-			c.Log.Warn("closing a run", "receipt", c.receipt, "err", err)
+			c.Log.Warn("cannot close a run", "receipt", c.receipt, "err", err)
 		}
 		c.run = nil
 	}
@@ -553,7 +553,7 @@ func denialError(d bailey.Decision) error {
 // hint explains how to get the full one.
 func (c *callState) denialWithHint(d bailey.Decision) error {
 	if cage := c.run.Cage(); cage.Lesser != "" {
-		words := fmt.Sprintf("this host gives the cage %s alone: %s", cage.Kind, cage.Lesser)
+		words := fmt.Sprintf("this host supports only the jail %s: %s", cage.Kind, cage.Lesser)
 		d.Hint = strings.TrimPrefix(d.Hint+"; "+words, "; ")
 	}
 	return denialError(d)
@@ -580,7 +580,7 @@ func stricterDecision(a, b bailey.Decision) bailey.Decision {
 // panicError turns a panic into an error and logs its stack for the operator.
 func (c *callState) panicError(p any) error {
 	c.Log.Error("a stage panicked", "receipt", c.receipt, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-	return bailey.Internal.New("a stage of the gate broke", "report it with the gateway's log")
+	return bailey.Internal.New("a stage of the gate failed", "report it with the gateway's log")
 }
 
 func argvValues(command string, args []string) []any {

@@ -316,7 +316,7 @@ func (NoEgress) Plan(m *pack.Capability, places []string) (*bailey.Network, erro
 		return nil, nil
 	}
 	return nil, bailey.Unavailable.Errorf("",
-		"%s wants to reach %s, and this gateway has no way out of a cage", m.ID, places[0])
+		"%s needs to reach %s, but this gateway has no network access for jails", m.ID, places[0])
 }
 
 func (NoEgress) Open(*bailey.Network, []bailey.Injection) (bailey.Way, error) {
@@ -358,6 +358,6 @@ func (o advisoryRun) Start(context.Context, bailey.Lent, bailey.Streams) (bailey
 func (advisoryRun) Close() error { return nil }
 
 func advisoryOnlyError(id bailey.CapabilityID) error {
-	return bailey.Denied.Errorf("ask with a dry run, or call a capability that the gate runs",
-		"%s is what an agent runs itself; the gate only decides", id)
+	return bailey.Denied.Errorf("use a dry run, or call a capability that the gate runs",
+		"%s is run by an agent itself; the gate only decides", id)
 }

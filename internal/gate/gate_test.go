@@ -96,7 +96,7 @@ func TestEveryExitHasOneReceipt(t *testing.T) {
 		"killed while asking":  {set: func(w *world) { ask(w); w.askErr = context.Canceled }, status: bailey.Killed},
 		"killed while lending": {set: func(w *world) { w.lendErr = context.Canceled }, status: bailey.Killed},
 		"killed by a deadline": {set: func(w *world) { w.runErr = context.DeadlineExceeded }, status: bailey.Killed, runs: true},
-		"caller went away":     {set: func(w *world) { w.runErr = context.Canceled }, status: bailey.Killed, runs: true},
+		"caller disconnected":  {set: func(w *world) { w.runErr = context.Canceled }, status: bailey.Killed, runs: true},
 		"tool fails":           {set: func(w *world) { w.run = exits(bailey.Exit{Code: 7}) }, status: bailey.Failed, runs: true},
 		"time is up":           {set: func(w *world) { w.run = exits(bailey.Exit{Code: 143, TimedOut: true}) }, status: bailey.Failed, runs: true},
 		"post hook breaks":     {set: func(w *world) { w.postErr = errBroken }, status: bailey.Refused, runs: true},
@@ -212,10 +212,10 @@ func TestOverIsSaid(t *testing.T) {
 		w := newWorld(t)
 		w.run = exits(bailey.Exit{Code: code, Over: over})
 		res := w.gate().Do(t.Context(), call())
-		if bailey.KindOf(res.Err) != bailey.ToolFailed || res.Err.Error() != over+", and was ended" || bailey.HintOf(res.Err) == "" {
+		if bailey.KindOf(res.Err) != bailey.ToolFailed || res.Err.Error() != over+", and was killed" || bailey.HintOf(res.Err) == "" {
 			t.Errorf("exit code %d: %v (%s)", code, res.Err, bailey.HintOf(res.Err))
 		}
-		if o := w.one(); o.Reason != over+", and was ended" || *o.ExitCode != code {
+		if o := w.one(); o.Reason != over+", and was killed" || *o.ExitCode != code {
 			t.Errorf("the receipt says %q, %d", o.Reason, *o.ExitCode)
 		}
 	}
@@ -303,7 +303,7 @@ func TestRuleRewrittenWhileWaiting(t *testing.T) {
 		if ran := w.happened("run -- hello"); ran != runs || ran != (res.Err == nil) {
 			t.Errorf("digest %s: ran %v, %v", digest, ran, res.Err)
 		}
-		if !runs && (!errors.Is(res.Err, bailey.Denied) || !strings.Contains(res.Err.Error(), "rule human was rewritten") || bailey.HintOf(res.Err) == "") {
+		if !runs && (!errors.Is(res.Err, bailey.Denied) || !strings.Contains(res.Err.Error(), "rule human was changed") || bailey.HintOf(res.Err) == "") {
 			t.Errorf("%v", res.Err)
 		}
 		if !runs && (w.one().Status != bailey.Refused || w.one().Decision != "deny" || w.one().PolicyDigest != "p") {
@@ -451,7 +451,7 @@ func TestDenialNamesTheLesserCage(t *testing.T) {
 			return bailey.Decision{Effect: bailey.Allow}
 		}
 		res := w.gate().Do(t.Context(), call())
-		want := "ask elsewhere; this host gives the cage full alone: no mounts here; install the profile"
+		want := "ask elsewhere; this host supports only the jail full: no mounts here; install the profile"
 		if deny == 0 {
 			want = ""
 		}

@@ -50,8 +50,8 @@ func (c *callState) previewCall(ctx context.Context) (err error) {
 	case err != nil && ctx.Err() != nil:
 		return err
 	case err != nil:
-		return bailey.Denied.Wrap(err, "what this call would do cannot be shown, so nobody can be asked about it",
-			cmp.Or(bailey.HintOf(err), "check the inputs; what the tool said is in the gateway's log"))
+		return bailey.Denied.Wrap(err, "cannot show what this call would do, so no approval can be requested",
+			cmp.Or(bailey.HintOf(err), "check the inputs; the tool's messages are in the gateway's log"))
 	}
 	whole, shown := c.previewTexts(seen)
 	c.seen = sha256.Sum256([]byte(whole))
@@ -128,8 +128,8 @@ func (c *callState) stillShown(ctx context.Context) error {
 			return nil
 		}
 	}
-	return bailey.Conflict.Wrap(err, "what was shown is no longer what would happen",
-		"call again, so that a person is asked about what would happen now")
+	return bailey.Conflict.Wrap(err, "the effect has changed since the approval",
+		"call again, so that a person is asked about the current effect")
 }
 
 // runPreviews runs command lines of the preview and stores their output in seen. They run concurrently because a person waits.
@@ -184,15 +184,15 @@ func (c *callState) runPreview(ctx context.Context, job bailey.Job) (out *previe
 	}
 	defer func() {
 		if cerr := run.Close(); cerr != nil {
-			c.Log.Warn("closing a preview", "receipt", c.receipt, "err", cerr)
+			c.Log.Warn("cannot close a preview", "receipt", c.receipt, "err", cerr)
 		}
 	}()
 	cage := run.Cage()
 	switch {
 	case cage.Kind != c.run.Cage().Kind:
-		return nil, bailey.Unavailable.New("its cage would be "+cage.Kind+" and not the call's", "")
+		return nil, bailey.Unavailable.New("its jail would be "+cage.Kind+" instead of the call's", "")
 	case cage.Changed(): // no person has accepted the changed program yet
-		return nil, bailey.Denied.New(cage.Binary+" is not what it was at an earlier call",
+		return nil, bailey.Denied.New(cage.Binary+" has changed since an earlier call",
 			"a person can accept it: bailey pack repin "+string(c.manifest.ID))
 	}
 	out = newPreviewCapture(previewKept / len(c.looks))
@@ -206,7 +206,7 @@ func (c *callState) runPreview(ctx context.Context, job bailey.Job) (out *previe
 	case exit.Over != "":
 		err = bailey.ToolFailed.New(exit.Over, "")
 	case exit.Code != 0:
-		err = bailey.ToolFailed.Errorf("", "%s ended with exit code %d", job.Command, exit.Code)
+		err = bailey.ToolFailed.Errorf("", "%s exited with code %d", job.Command, exit.Code)
 	}
 	if err != nil { // The agent gets no details, because it has no approval to read the output yet.
 		c.Log.Warn("a preview", "receipt", c.receipt, "err", err, "stderr", said.redactedText(c.redactText))
@@ -273,7 +273,7 @@ func clipForQuestion(s string) string {
 			left -= len(fmt.Sprintf(`\\u{%x}`, r))
 		}
 		if left < 0 {
-			return s[:i] + "[cut here: the answer is to all of it]"
+			return s[:i] + "[truncated here: the approval covers all of it]"
 		}
 		i += n
 	}

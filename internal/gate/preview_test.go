@@ -105,7 +105,7 @@ func TestPreviewChanged(t *testing.T) {
 			return bailey.Exit{}, nil
 		}
 		res := w.gate().Do(t.Context(), in)
-		if !errors.Is(res.Err, bailey.Conflict) || !strings.Contains(res.Err.Error(), "no longer what would happen") || !strings.Contains(bailey.HintOf(res.Err), "call again") {
+		if !errors.Is(res.Err, bailey.Conflict) || !strings.Contains(res.Err.Error(), "changed since the approval") || !strings.Contains(bailey.HintOf(res.Err), "call again") {
 			t.Errorf("%s: %v (%s)", name, res.Err, bailey.HintOf(res.Err))
 		}
 		if w.happened("lend") || w.happened("run -- hello") || *w.one().Executed {
@@ -142,7 +142,7 @@ func TestPreviewNotShown(t *testing.T) {
 		w, in, _ := previewing(t, same(""))
 		set(w)
 		res := w.gate().Do(t.Context(), in)
-		if !errors.Is(res.Err, bailey.Denied) || w.happened("ask") || w.happened("run -- hello") || !strings.Contains(res.Err.Error(), "cannot be shown") {
+		if !errors.Is(res.Err, bailey.Denied) || w.happened("ask") || w.happened("run -- hello") || !strings.Contains(res.Err.Error(), "cannot show what this call would do") {
 			t.Errorf("%s: %v, %v", name, res.Err, w.did)
 		}
 		if strings.Contains(fmt.Sprint(res.Err, w.outcomes), "must not read") {
@@ -195,7 +195,7 @@ func TestPreviewIsBounded(t *testing.T) {
 			t.Fatal(name, res.Err)
 		}
 		text, value := q.Preview.Output.Text, q.Preview.Output.Value.Reveal()
-		if len(text) > previewShown+100 || len(value) > previewKept+1<<10 || !strings.HasSuffix(text, "[cut here: the answer is to all of it]") || !strings.Contains(value, "bytes with SHA-256") {
+		if len(text) > previewShown+100 || len(value) > previewKept+1<<10 || !strings.HasSuffix(text, "[truncated here: the approval covers all of it]") || !strings.Contains(value, "bytes with SHA-256") {
 			t.Errorf("%s: %d bytes shown, %d bound: …%.80q", name, len(text), len(value), text[max(0, len(text)-60):])
 		}
 	}

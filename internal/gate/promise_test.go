@@ -42,7 +42,7 @@ func TestStdinIsBound(t *testing.T) {
 	w.answer = func(asked bailey.Question) bailey.Answer { q = asked; return bailey.Answer{} }
 	long := strings.Repeat("x", 1<<20) + "SECRET"
 	w.gate().Do(t.Context(), of("t.sort", map[string]any{"stdin": long}))
-	if len(q.Inputs) != 1 || q.Inputs[0].Value.Reveal() != `"`+long+`"` || len(q.Inputs[0].Text) > previewShown+100 || !strings.Contains(q.Inputs[0].Text, "cut here") {
+	if len(q.Inputs) != 1 || q.Inputs[0].Value.Reveal() != `"`+long+`"` || len(q.Inputs[0].Text) > previewShown+100 || !strings.Contains(q.Inputs[0].Text, "truncated here") {
 		t.Errorf("%d inputs, %.40q of %d bytes", len(q.Inputs), q.Inputs[0].Text, len(q.Inputs[0].Text))
 	}
 }
@@ -123,11 +123,11 @@ func TestValidators(t *testing.T) {
 		want string
 		kind bailey.Kind
 	}{
-		"nothing there":  {nil, whole, "input /dir holds no .git, and t.feed requires it", bailey.Invalid},
-		"not given":      {nil, map[string]any{"stdin": "/data"}, "input /dir holds no .git", bailey.Invalid},
-		"no stdin":       {func(w *world) { w.below = map[string]bool{".git": true} }, map[string]any{"dir": "/repo"}, "input /stdin is not given", bailey.Invalid},
+		"nothing there":  {nil, whole, "input /dir does not contain .git, and t.feed requires it", bailey.Invalid},
+		"not given":      {nil, map[string]any{"stdin": "/data"}, "input /dir does not contain .git", bailey.Invalid},
+		"no stdin":       {func(w *world) { w.below = map[string]bool{".git": true} }, map[string]any{"dir": "/repo"}, "input /stdin is missing", bailey.Invalid},
 		"a denied word":  {func(w *world) { w.below = map[string]bool{".git": true} }, map[string]any{"stdin": "/data", "dir": "/repo", "word": "evil"}, "which t.feed never passes", bailey.Denied},
-		"cannot be seen": {func(w *world) { w.hasErr = errBroken }, whole, "broken", ""},
+		"is not visible": {func(w *world) { w.hasErr = errBroken }, whole, "broken", ""},
 	} {
 		w := newWorld(t)
 		if c.set != nil {
@@ -167,10 +167,10 @@ func TestWorkspace(t *testing.T) {
 func TestPromise(t *testing.T) {
 	for name, c := range map[string]struct{ stdout, structured, want string }{
 		"what was promised": {`{"a": 1}`, `{"a":1}`, ""},
-		"another type":      {`{"a":"x"}`, "", `the output is not what the manifest promises: /a: "x" is not an integer`},
+		"another type":      {`{"a":"x"}`, "", `the output does not match outputSchema: /a: "x" is not an integer`},
 		"no JSON":           {`a=1`, "", "it is not JSON"},
 		"nothing":           {``, "", "it is not JSON"},
-		"cut":               {`{"a":1}` + strings.Repeat(" ", bailey.OutputCap), "", "the output was cut at 1048576 bytes"},
+		"cut":               {`{"a":1}` + strings.Repeat(" ", bailey.OutputCap), "", "the output was truncated at 1048576 bytes"},
 		"a secret":          {`{"a":1,"b":"SECRET"}`, `{"a":1,"b":"[R]"}`, ""},
 		"one in escapes":    {`{"a":1,"b":"SECRE\u0054"}`, `{"a":1,"b":"[R]"}`, ""},
 	} {
@@ -195,17 +195,17 @@ func TestPromise(t *testing.T) {
 			if o := w.one(); c.want == "" && (res.Err != nil || o.Status != bailey.OK) {
 				t.Errorf("%s: %v", name, res.Err)
 			} else if c.want != "" && (bailey.KindOf(res.Err) != bailey.ToolFailed || !strings.Contains(res.Err.Error(), c.want) ||
-				!strings.Contains(bailey.HintOf(res.Err), "what it did is done") || o.Status != bailey.Failed || !strings.Contains(o.Reason, c.want) || !*o.Executed) {
+				!strings.Contains(bailey.HintOf(res.Err), "its effects are done") || o.Status != bailey.Failed || !strings.Contains(o.Reason, c.want) || !*o.Executed) {
 				t.Errorf("%s: %v (%s), %+v", name, res.Err, bailey.HintOf(res.Err), o)
 			}
-			if cut := "ask for less at once with limit"; (res.Narrow == cut) != (name == "cut") || name == "cut" && !strings.Contains(bailey.HintOf(res.Err), cut) {
+			if cut := "request less at once with limit"; (res.Narrow == cut) != (name == "cut") || name == "cut" && !strings.Contains(bailey.HintOf(res.Err), cut) {
 				t.Errorf("%s: narrow %q", name, res.Narrow)
 			}
 		}
 	}
 	w := newWorld(t)
 	w.run = exits(bailey.Exit{Code: 3})
-	if res := w.gate().Do(t.Context(), of("t.json", nil)); !strings.Contains(res.Err.Error(), "exit code 3") {
+	if res := w.gate().Do(t.Context(), of("t.json", nil)); !strings.Contains(res.Err.Error(), "exited with code 3") {
 		t.Errorf("a tool that failed is judged by what it wrote: %v", res.Err)
 	}
 	w = newWorld(t)
@@ -224,7 +224,7 @@ func TestNoRunner(t *testing.T) {
 	for _, id := range []bailey.CapabilityID{"t.apart", "t.bare"} {
 		w := newWorld(t)
 		res := w.gate().Do(t.Context(), of(id, nil))
-		if bailey.KindOf(res.Err) != bailey.Unavailable || !strings.Contains(res.Err.Error(), "wants isolation") || bailey.HintOf(res.Err) == "" || res.Executed || w.happened("plan") {
+		if bailey.KindOf(res.Err) != bailey.Unavailable || !strings.Contains(res.Err.Error(), "requires isolation") || bailey.HintOf(res.Err) == "" || res.Executed || w.happened("plan") {
 			t.Errorf("%s: %+v", id, res)
 		}
 	}
@@ -233,7 +233,7 @@ func TestNoRunner(t *testing.T) {
 // TestUncagedIsSaid checks that a decision about a call without a cage is made knowingly. Policy must see a waiver,
 // that the call may write, and the kind of cage. A person must see it in the question, also for a step of a workflow.
 func TestUncagedIsSaid(t *testing.T) {
-	for id, want := range map[bailey.CapabilityID]string{"t.bare": "runs without a cage, readOnly, readOnly", "t.opening": "one: t.bare: bare, without a cage"} {
+	for id, want := range map[bailey.CapabilityID]string{"t.bare": "runs without a jail, readOnly, readOnly", "t.opening": "one: t.bare: bare, without a jail"} {
 		w := newWorld(t)
 		w.bare = true
 		ask(w)

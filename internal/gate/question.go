@@ -114,7 +114,7 @@ func (c *callState) buildQuestion() bailey.Question {
 func (c *callState) impactText() string {
 	words := fmt.Sprintf("%s, %s", c.manifest.SideEffect, c.manifest.Reversibility)
 	if c.run.Cage().Kind == bailey.Uncaged {
-		return "runs without a cage, " + words
+		return "runs without a jail, " + words
 	}
 	return words
 }
@@ -157,8 +157,8 @@ func (c *callState) stillAsked() (policy string, err error) {
 		for _, now := range d.Asks {
 			if slices.Contains(c.granted, now.ID) && !slices.ContainsFunc(c.decision.Asks, now.Same) {
 				c.decision = bailey.Decision{Rules: d.Rules, Policy: d.Policy, Reason: d.Reason}
-				return "", bailey.Denied.Errorf("call again, so that a person answers the rule of now",
-					"rule %s was rewritten while a person was asked", now.ID)
+				return "", bailey.Denied.Errorf("call again, so that a person is asked under the current rule",
+					"rule %s was changed while a person was asked", now.ID)
 			}
 		}
 	}

@@ -43,7 +43,7 @@ func (c *callState) buildIntent() bailey.Intent {
 // unrecordedResult returns the result of a call whose intent could not be made durable.
 func (c *callState) unrecordedResult(err error) bailey.Result {
 	return bailey.Result{Status: bailey.Failed, DryRun: c.call.DryRun,
-		Err: bailey.Unavailable.Wrap(err, "the call was not recorded, so it was not made",
+		Err: bailey.Unavailable.Wrap(err, "the call was not made, because it could not be recorded",
 			bailey.HintOf(err))}
 }
 
@@ -53,7 +53,7 @@ func (c *callState) sealReceipt(seal func(bailey.Outcome) error, panicked any) b
 	case panicked != nil:
 		c.err = c.panicError(panicked)
 	case c.err == nil && !c.finished: // runtime.Goexit in a stage
-		c.err = c.panicError("a stage left without an answer")
+		c.err = c.panicError("a stage ended without an answer")
 	}
 	o := c.buildOutcome()
 	start := time.Now()
@@ -188,7 +188,7 @@ func (c *callState) notDurable(err error) bailey.Result {
 	return bailey.Result{Receipt: c.receipt, Status: bailey.Failed, Executed: c.executed, NotDurable: true,
 		DryRun: c.call.DryRun,
 		Err: bailey.Unavailable.Wrap(err, message,
-			"look at the ledger's disk, then bailey gateway stop; the next start records the call as interrupted")}
+			"check the ledger's disk, then run bailey gateway stop; the next start records the call as interrupted")}
 }
 
 // redactText redacts one text.

@@ -18,7 +18,7 @@ func (c *callState) injectPlaceholders(wants []bailey.Want) error {
 		}
 		i := slices.IndexFunc(c.lease.Env, func(pair string) bool { return strings.HasPrefix(pair, w.Env+"=") })
 		if i < 0 || c.job.Network == nil {
-			return bailey.Internal.Errorf("", "%s was not lent in a way that keeps it from the tool", w.Name)
+			return bailey.Internal.Errorf("", "%s was not lent in a way that hides it from the tool", w.Name)
 		}
 		in := bailey.Injection{Name: w.Name, Placeholder: bailey.NewPlaceholder(),
 			Value: bailey.NewSecret(c.lease.Env[i][len(w.Env)+1:]),
@@ -105,5 +105,5 @@ func (c *callState) refusedHint() string {
 	case 1:
 		return "it was refused this: " + c.refused[0]
 	}
-	return fmt.Sprintf("it was refused %d things, the first: %s", len(c.refused), c.refused[0])
+	return fmt.Sprintf("%d of its requests were refused, the first: %s", len(c.refused), c.refused[0])
 }

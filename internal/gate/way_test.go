@@ -141,7 +141,7 @@ func TestReportIsBounded(t *testing.T) {
 	if got := strings.Join(order, ""); got != "ccccccccccrcccrm" {
 		t.Errorf("events in the order %s", got)
 	}
-	if len(res.Refused) != 2 || strings.Contains(strings.Join(res.Refused, ""), "SECRET") || !strings.HasPrefix(bailey.HintOf(res.Err), "it was refused 2 things, the first: xxx") {
+	if len(res.Refused) != 2 || strings.Contains(strings.Join(res.Refused, ""), "SECRET") || !strings.HasPrefix(bailey.HintOf(res.Err), "2 of its requests were refused, the first: xxx") {
 		t.Errorf("the caller is told %q, %s", res.Refused, bailey.HintOf(res.Err))
 	}
 	w.way.report.Events = []bailey.EgressEvent{{Kind: bailey.EgressClosed}, {Kind: bailey.EgressFailed, Reason: "it did not come about: SECRET"}}

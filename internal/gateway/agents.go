@@ -136,8 +136,8 @@ func isAgentName(name string) bool {
 // Add adds an agent and issues its first token.
 func (a *Agents) Add(ctx context.Context, g Grant) (bearer string, t apitype.Token, err error) {
 	if !isAgentName(g.Agent) {
-		return "", t, bailey.Invalid.New("an agent's name is of a-z, 0-9, dot, dash and underscore, begins with a letter or digit, is 64 bytes long at most and not "+apitype.LocalAgent,
-			"choose another name")
+		return "", t, bailey.Invalid.New("an agent's name must be a-z, 0-9, dot, dash and underscore, begin with a letter or digit, have at most 64 bytes and not be "+apitype.LocalAgent,
+			"use another name")
 	}
 	if bearer, t, err = a.newToken(g); err != nil {
 		return "", t, err
@@ -146,11 +146,11 @@ func (a *Agents) Add(ctx context.Context, g Grant) (bearer string, t apitype.Tok
 	defer a.commands.Unlock()
 	switch n := len(a.known.Load().Agents); {
 	case a.checkAgent(g.Agent) == nil:
-		return "", t, bailey.Conflict.New("the agent "+g.Agent+" is known already",
-			"bailey agent rotate gives it a new token")
+		return "", t, bailey.Conflict.New("the agent "+g.Agent+" already exists",
+			"run bailey agent rotate for a new token")
 	case n >= maxAgents:
-		return "", t, bailey.Conflict.Errorf("bailey agent remove takes one away",
-			"%d agents are known, as many as may be", maxAgents)
+		return "", t, bailey.Conflict.Errorf("run bailey agent remove to remove one",
+			"there are %d agents, the maximum", maxAgents)
 	}
 	added := apitype.Agent{Name: g.Agent, At: t.Issued, Operator: g.Operator, Person: g.Person}
 	if err := a.recordEvent(ctx, apitype.AgentAddEvent, added, func(k *KnownAgents) { k.Add(added) }); err != nil {
@@ -177,7 +177,7 @@ func (a *Agents) Issue(ctx context.Context, g Grant) (bearer string, t apitype.T
 func (a *Agents) Rotate(ctx context.Context, g Grant,
 	overlap time.Duration) (bearer string, t apitype.Token, err error) {
 	if overlap < 0 || overlap > defaultTokenTTL {
-		return "", t, bailey.Invalid.New("an overlap is between nothing and 30 days", "--overlap 24h, for one")
+		return "", t, bailey.Invalid.New("an overlap must be from 0 to 30 days", "use for example --overlap 24h")
 	}
 	if bearer, t, err = a.newToken(g); err != nil {
 		return "", t, err
@@ -209,8 +209,8 @@ func (a *Agents) Rotate(ctx context.Context, g Grant,
 // Remove removes an agent and revokes all its tokens.
 func (a *Agents) Remove(ctx context.Context, name string, by localapi.Operator, person string) error {
 	if name == apitype.LocalAgent {
-		return bailey.Invalid.New(apitype.LocalAgent+" is whoever has no other name, and is not taken away",
-			"bailey token revoke ends one of its tokens; settings.yaml, agents: required, wants one of everybody")
+		return bailey.Invalid.New(apitype.LocalAgent+" stands for every caller without a name and cannot be removed",
+			"revoke one of its tokens with bailey token revoke; or set agents: required in settings.yaml")
 	}
 	a.commands.Lock()
 	defer a.commands.Unlock()
@@ -227,10 +227,10 @@ func (a *Agents) Revoke(ctx context.Context, id string, by localapi.Operator, pe
 	defer a.commands.Unlock()
 	t := a.findToken(id)
 	if t.ID == "" {
-		return t, bailey.NotFound.New("no such token is known", "bailey token list shows them")
+		return t, bailey.NotFound.New("there is no such token", "run bailey token list to show them")
 	}
 	if how := t.Ended(a.now()); how != "" {
-		return t, bailey.Conflict.New(id+" is "+how+" already", "bailey token list shows those that count")
+		return t, bailey.Conflict.New(id+" is "+how+" already", "run bailey token list to show the valid ones")
 	}
 	return a.recordRevoke(ctx, TokenEnd{id, a.now().UTC(), by, person})
 }
@@ -252,12 +252,12 @@ func (a *Agents) Names() []apitype.Agent {
 // tokenPrefix marks a bearer, so that scanners for leaked secrets recognize it.
 const tokenPrefix = "bt-"
 
-const freshToken = "an operator makes another: bailey token add, or bailey agent rotate"
+const freshToken = "ask an operator for another: bailey token add, or bailey agent rotate"
 
 // Admit returns the token of a bearer. If the bearer is invalid, the error never quotes it.
 func (a *Agents) Admit(bearer string) (apitype.Token, error) {
 	if !isBearer(bearer, tokenPrefix, 32) {
-		return apitype.Token{}, bailey.Denied.New("that is no token of Bailey's: one is bt- and 64 hex digits",
+		return apitype.Token{}, bailey.Denied.New("this is not a token of Bailey: it must be bt- and 64 hex digits",
 			freshToken)
 	}
 	hash := tokenHash(bearer)
@@ -269,7 +269,7 @@ func (a *Agents) Admit(bearer string) (apitype.Token, error) {
 		}
 	}
 	if found.ID == "" {
-		return apitype.Token{}, bailey.Denied.New("the token is not known here", freshToken)
+		return apitype.Token{}, bailey.Denied.New("the token is unknown here", freshToken)
 	}
 	return found, a.checkExpiry(found)
 }
@@ -286,7 +286,7 @@ func (a *Agents) checkExpiry(t apitype.Token) error {
 	if how := t.Ended(a.now()); how != "" {
 		at, _ := t.End()
 		return bailey.Denied.Errorf(freshToken,
-			"%s of %s is %s since %s", t.ID, t.Agent, how, at.UTC().Format(time.RFC3339))
+			"%s of %s has been %s since %s", t.ID, t.Agent, how, at.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
@@ -299,14 +299,14 @@ func (a *Agents) Allows(p bailey.Principal, id bailey.CapabilityID) error {
 	}
 	t := a.findToken(p.Token)
 	if t.ID == "" || t.Agent != p.Agent {
-		return bailey.Denied.New(p.Token+" of "+p.Agent+" is not known here", freshToken)
+		return bailey.Denied.New(p.Token+" of "+p.Agent+" is unknown here", freshToken)
 	}
 	if err := a.checkExpiry(t); err != nil {
 		return err
 	}
 	if !t.Covers(id) {
-		return bailey.Denied.Errorf("an operator makes one that does: bailey token add --scope",
-			"%s of %s does not reach %s: its scope is %s", t.ID, t.Agent, id, strings.Join(t.Scope, ", "))
+		return bailey.Denied.Errorf("ask an operator for another token: bailey token add --scope",
+			"%s of %s does not allow %s: its scope is %s", t.ID, t.Agent, id, strings.Join(t.Scope, ", "))
 	}
 	return nil
 }
@@ -337,17 +337,17 @@ func (a *Agents) newToken(g Grant) (bearer string, t apitype.Token, err error) {
 		g.TTL = defaultTokenTTL
 	}
 	if g.TTL < time.Second || g.TTL > maxTokenTTL {
-		return invalid("a token counts for a second at least and 366 days at most", "--expires 30d, for one")
+		return invalid("a token must be valid for a second to 366 days", "use for example --expires 30d")
 	}
 	if len(g.Scope) > maxScope {
-		return invalid(fmt.Sprintf("a scope has %d entries, %d are allowed", len(g.Scope), maxScope),
-			"say it with fewer: git.* is all of a pack")
+		return invalid(fmt.Sprintf("a scope has %d entries, but at most %d are allowed", len(g.Scope), maxScope),
+			"use fewer: git.* covers all of a pack")
 	}
 	for _, glob := range g.Scope {
 		if _, err := path.Match(glob, ""); err != nil || glob == "" || len(glob) > 128 ||
 			strings.Trim(glob, "abcdefghijklmnopqrstuvwxyz0123456789._-*?[]^") != "" {
-			return invalid("a scope is of capabilities' ids, in which * stands for anything",
-				"--scope git.status,git.log or --scope 'git.*'")
+			return invalid("a scope must be a list of capability IDs, in which * matches anything",
+				"use --scope git.status,git.log or --scope 'git.*'")
 		}
 	}
 	var b [32]byte
@@ -368,8 +368,8 @@ func (a *Agents) checkAgent(name string) error {
 	if _, ok := a.known.Load().Agents[name]; ok || name == apitype.LocalAgent {
 		return nil
 	}
-	return bailey.NotFound.New("no such agent is known",
-		"bailey agent add makes one known, bailey agent list shows them")
+	return bailey.NotFound.New("there is no such agent",
+		"run bailey agent add to add one, or bailey agent list to show them")
 }
 
 // recordToken records a token. The caller must hold commands.
@@ -381,8 +381,8 @@ func (a *Agents) recordToken(ctx context.Context, bearer string, t apitype.Token
 		}
 	}
 	if live >= maxTokens {
-		return "", t, bailey.Conflict.Errorf("bailey token revoke ends one",
-			"%d tokens count, as many as may", maxTokens)
+		return "", t, bailey.Conflict.Errorf("run bailey token revoke to end one",
+			"%d tokens are valid, the maximum", maxTokens)
 	}
 	if err := a.recordEvent(ctx, apitype.TokenAddEvent, t, func(k *KnownAgents) { k.Issue(t) }); err != nil {
 		return "", t, err
@@ -403,8 +403,8 @@ func (a *Agents) recordEvent(ctx context.Context, kind string, data any, count f
 		count(&next)
 		return next, func() error {
 			if err := a.note(context.WithoutCancel(ctx), kind, data); err != nil {
-				return bailey.Unavailable.Wrap(err, "it could not be recorded, so it does not count",
-					"see that the ledger can be written")
+				return bailey.Unavailable.Wrap(err, "cannot record it, so it has no effect",
+					"make sure that the ledger can be written")
 			}
 			return nil
 		}, nil

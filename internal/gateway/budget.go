@@ -126,7 +126,7 @@ func (b *Budgets) Take(r bailey.Request) (gate.Allowance, error) {
 		m := b.meterOf(keyOf(l, r), l.Within, now)
 		if m == nil {
 			return a, bailey.Unavailable.Errorf("end sessions that are not needed",
-				"the use of %d budgets is kept already", mostMeters)
+				"the use of %d budgets is stored already, the maximum", mostMeters)
 		}
 		if bound := m.reachedLimit(l); bound != "" {
 			return a, exhaustedError(l, bound, m)
@@ -215,7 +215,7 @@ func exhaustedError(l bailey.Budget, bound string, m *usage) error {
 	case l.Within > 0:
 		err.Hint = "it is full again at " + m.since.Add(l.Within).UTC().Format(time.RFC3339)
 	default:
-		err.Hint = "it lasts for one session; tell the person you work for"
+		err.Hint = "it applies to one session; tell the person you work for"
 	}
 	return err
 }

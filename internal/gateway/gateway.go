@@ -125,15 +125,15 @@ func Listen(c Config) (*Gateway, error) {
 
 // errIdle, errReplaced and errStopped are the reasons why a gateway ends without a signal.
 var (
-	errIdle     error = endReason("nothing was connected for a while")
-	errReplaced error = endReason("the home or its socket is no longer this gateway's")
-	errStopped  error = endReason("the gateway was told to end")
+	errIdle     error = endReason("there was no connection for a while")
+	errReplaced error = endReason("the home or its socket no longer belongs to this gateway")
+	errStopped  error = endReason("the gateway was told to stop")
 )
 
 // endReason is the reason for a cancellation. The receipt of a cancelled call quotes it.
 type endReason string
 
-const callerGone = endReason("the caller went away")
+const callerGone = endReason("the caller disconnected")
 
 func (e endReason) Error() string { return string(e) }
 
@@ -219,11 +219,11 @@ const maxConns, maxStreams, maxWebs, spareConns = 256, 8, 1024, 16
 
 var errCrowded = &bailey.Error{Kind: bailey.Unavailable,
 	Message: fmt.Sprintf("%d calls and sessions are open", maxConns),
-	Hint:    "bailey status shows them; end some, then call again"}
+	Hint:    "run bailey status to see them; end some, then call again"}
 
 var errBusy = &bailey.Error{Kind: bailey.Unavailable,
-	Message: fmt.Sprintf("%d texts are being redacted or restored, as many as may be at once", maxStreams),
-	Hint:    "wait until one ends, or end one (a pager that holds it, a log that is followed), then again"}
+	Message: fmt.Sprintf("%d texts are being redacted or restored, the maximum", maxStreams),
+	Hint:    "wait until one ends, or end one (for example a pager, or a log that is followed), then try again"}
 
 // lastPatience limits how long the ends of all sessions together may delay the end of a gateway.
 const lastPatience = 4 * time.Second

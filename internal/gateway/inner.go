@@ -116,12 +116,12 @@ func (n *Inner) serveConn(ctx context.Context, inner *peer.Conn) {
 // admitQuery returns the query to forward: with the agent's session and without operator rights.
 func (n *Inner) admitQuery(q localapi.Query) (localapi.Query, error) {
 	if !slices.Contains(innerVerbs, q.Verb) {
-		return q, bailey.Denied.Errorf("inside there are calls: bailey run, bailey serve, bailey capabilities; a person does the rest in a terminal of theirs",
-			"%q is not for an agent: operator verbs stay outside of the wall", q.Verb)
+		return q, bailey.Denied.Errorf("inside the agent jail, use bailey run, bailey serve and bailey capabilities; other commands are for a person in a terminal outside",
+			"%q is not for an agent: operator commands are refused inside the agent jail", q.Verb)
 	}
 	if q.Call != nil && len(q.Call.Argv) > 0 { // its standard input may be many times as long as a query
-		return q, bailey.Denied.New("a tool's own name is no call inside of the wall",
-			"bailey capabilities search finds what does it, and bailey run calls that")
+		return q, bailey.Denied.New("calls by a tool's own name are refused inside the agent jail",
+			"find a capability with bailey capabilities search, and call it with bailey run")
 	}
 	out := localapi.Query{Protocol: q.Protocol, Verb: q.Verb, Dir: filepath.Clean(q.Dir), Request: q.Request}
 	if !workspace.Within(n.Dir, out.Dir) {

@@ -47,14 +47,14 @@ func NewKillSwitch(last apitype.Killed, note func(context.Context, string, any) 
 
 // cutOff returns the cause with which the switch cancels a call.
 func cutOff(k apitype.Killed) error {
-	words := "the kill switch was thrown"
+	words := "the kill switch was activated"
 	if k.Reason != "" {
 		words += " (" + k.Reason + ")"
 	}
 	return bailey.Denied.Wrap(endReason("everything is stopped"), words, stoppedHint)
 }
 
-const stoppedHint = "tell the person you work for; `bailey resume` is theirs to say"
+const stoppedHint = "tell the person you work for; only they may run `bailey resume`"
 
 // Do carries a call. If the switch is on, the call still goes on to the policy stage, which refuses it.
 func (k *KillSwitch) Do(ctx context.Context, call bailey.Call) bailey.Result {
@@ -98,8 +98,8 @@ func (k *KillSwitch) Kill(ctx context.Context, reason, person string) (apitype.K
 		k.Withdraw("withdrawn: " + cut.Error())
 	}
 	if err != nil {
-		return now, bailey.Unavailable.Wrap(err, "everything is stopped, but the ledger does not say so: a gateway that starts anew would carry calls",
-			"mend the ledger's disk, then bailey kill once more")
+		return now, bailey.Unavailable.Wrap(err, "everything is stopped, but this could not be recorded: after a restart the gateway would accept calls",
+			"repair the ledger's disk, then run bailey kill again")
 	}
 	return now, nil
 }

@@ -60,7 +60,7 @@ func TestKillStopsAll(t *testing.T) {
 		t.Fatalf("%+v, %v", state, err)
 	}
 	for range 3 {
-		if err := <-g.ended; !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "the kill switch was thrown (an agent runs wild)") {
+		if err := <-g.ended; !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "the kill switch was activated (an agent runs wild)") {
 			t.Errorf("a call ended with %v", err)
 		}
 	}
@@ -101,7 +101,7 @@ func TestKillIsRecordedFirst(t *testing.T) {
 		if _, err := k.Kill(t.Context(), "wild", "ada"); (err != nil) != fails {
 			t.Error(err)
 		}
-		if len(order) != 2 || order[0] != KillEvent || !strings.HasPrefix(order[1], "withdrawn: the kill switch was thrown (wild)") {
+		if len(order) != 2 || order[0] != KillEvent || !strings.HasPrefix(order[1], "withdrawn: the kill switch was activated (wild)") {
 			t.Errorf("%q", order)
 		}
 	}
@@ -174,7 +174,7 @@ func TestKillWhileTheLedgerStands(t *testing.T) {
 	<-g.begun
 	done := make(chan struct{})
 	go func() { defer close(done); k.Kill(t.Context(), "", "") }()
-	if err := <-g.ended; !strings.Contains(err.Error(), "the kill switch was thrown") {
+	if err := <-g.ended; !strings.Contains(err.Error(), "the kill switch was activated") {
 		t.Errorf("ended with %v", err)
 	}
 	if d := k.Before(allows{}).Decide(bailey.Request{}); d.Effect != bailey.Deny {

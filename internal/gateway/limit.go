@@ -88,7 +88,7 @@ func (l *Limit) Do(ctx context.Context, call bailey.Call) bailey.Result {
 	}
 	return bailey.Result{Status: bailey.Refused, DryRun: call.DryRun,
 		Err: bailey.Denied.Errorf("call again in a second, less often; the call was not made and has no receipt",
-			"too many calls: more than %g a second by one agent, after %g at once", l.c.Rate, l.c.Burst)}
+			"too many calls: more than %g a second by one agent, after a burst of %g", l.c.Rate, l.c.Burst)}
 }
 
 // takeToken removes a token from the principal's bucket. If the bucket is empty, it counts the call as refused.
@@ -173,7 +173,7 @@ func (l *Limit) writeSuppressed(b *bucket) {
 	if err == nil {
 		return
 	}
-	l.c.Log.Error("refused calls are not recorded", "agent", s.Agent, "calls", s.Calls, "err", err)
+	l.c.Log.Error("cannot record refused calls", "agent", s.Agent, "calls", s.Calls, "err", err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	later := b.refused

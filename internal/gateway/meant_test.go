@@ -39,8 +39,8 @@ func TestOwnWords(t *testing.T) {
 		"too much":    {call: localapi.CallQuery{Argv: []string{"wc"}}, stdin: "123456789", want: "8", kind: bailey.Invalid},
 		"not UTF-8":   {call: localapi.CallQuery{Argv: []string{"wc"}}, stdin: "a\xff", want: "UTF-8", kind: bailey.Invalid},
 		"no meaning":  {call: localapi.CallQuery{Argv: []string{"rm"}}, want: "m", kind: bailey.NotFound},
-		"both":        {call: localapi.CallQuery{Argv: []string{"git"}, Capability: "y"}, want: "nothing else", kind: bailey.Invalid},
-		"both inputs": {call: localapi.CallQuery{Argv: []string{"git"}, Input: map[string]any{"a": 1}}, want: "nothing else", kind: bailey.Invalid},
+		"both":        {call: localapi.CallQuery{Argv: []string{"git"}, Capability: "y"}, want: "cannot translate", kind: bailey.Invalid},
+		"both inputs": {call: localapi.CallQuery{Argv: []string{"git"}, Input: map[string]any{"a": 1}}, want: "cannot translate", kind: bailey.Invalid},
 	} {
 		given = c.stdin
 		var out bytes.Buffer

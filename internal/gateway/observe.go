@@ -210,7 +210,7 @@ func (m *Meter) Write(w io.Writer, g Gauges) error {
 		value            uint64
 	}{
 		{"bailey_suppressed_total", "counter",
-			"Calls refused before the gate since the gateway started, beyond their principal's rate.", g.Suppressed},
+			"Calls refused before the gate since the gateway started for their principal's rate.", g.Suppressed},
 		{"bailey_ledger_entries", "gauge", "Durable entries of the ledger.", g.Entries},
 		{"bailey_ledger_bytes", "gauge", "Durable bytes of the ledger's segments.", g.Bytes},
 		{"bailey_ledger_segments", "gauge", "Segments of the ledger.", g.Segments},
@@ -240,7 +240,7 @@ func (m *Meter) writeCounters(b *strings.Builder) {
 			m.calls[k])
 	}
 	writeFamily(b, "bailey_redactions_total", "counter",
-		"Tokens made in the output of tools since the gateway started.")
+		"Tokens created in the output of tools since the gateway started.")
 	for _, c := range slices.Sorted(maps.Keys(m.redactions)) {
 		fmt.Fprintf(b, "bailey_redactions_total{category=%s} %d\n", quoteLabel(c), m.redactions[c])
 	}
@@ -354,7 +354,7 @@ func (t *Tracer) Step(s gate.Step) {
 		_, err = t.out.Write(append(line, '\n'))
 	}
 	if err != nil {
-		t.log.Warn("a trace is lost", "receipt", s.Receipt, "err", err)
+		t.log.Warn("cannot send a trace", "receipt", s.Receipt, "err", err)
 	}
 }
 

@@ -120,7 +120,7 @@ func (p *Pins) recordPins(ctx context.Context, command string, planned []bailey.
 			continue
 		}
 		if err := p.note(ctx, PinEvent, pin); err != nil {
-			return bailey.Unavailable.Wrap(err, "the digest of "+now.Path+" was not recorded, so it was not run",
+			return bailey.Unavailable.Wrap(err, "the digest of "+now.Path+" could not be recorded, so it was not run",
 				bailey.HintOf(err))
 		}
 		p.known.Keep(pin)
@@ -158,8 +158,8 @@ func (p *Pins) Repin(ctx context.Context, job bailey.Job, r Repin) error {
 		return err
 	}
 	if !slices.Equal(now, r.Programs) || len(now) == 0 {
-		return bailey.Conflict.Errorf("look at them again: bailey pack repin "+string(r.Capability),
-			"the programs of %s are not what was shown", r.Capability)
+		return bailey.Conflict.Errorf("check them again: bailey pack repin "+string(r.Capability),
+			"the programs of %s are not the ones shown", r.Capability)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -55,9 +55,9 @@ func OpenProfiles(home localapi.Home, w *workspace.Workspaces, last settings.InU
 			err = p.workspaces.CheckCanonical(u.Workspaces)
 		}
 		if err != nil && s.Failed == nil {
-			s.Failed = bailey.Blocked.Errorf("put it right, then bailey profile use "+strings.Join(s.Names(), " ")+
-				"; or bailey profile use --none",
-				"the profile %s, which is in use, cannot be used: %v", u.Name, err)
+			s.Failed = bailey.Blocked.Errorf("correct it, then run bailey profile use "+strings.Join(s.Names(), " ")+
+				"; or run bailey profile use --none",
+				"the profile %s, which is in use, is faulty: %v", u.Name, err)
 			log.Error("the profiles cannot be used", "why", s.Failed)
 		}
 	}
@@ -74,17 +74,17 @@ var profileName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompi
 // readProfile returns a profile from its current file.
 func (p *Profiles) readProfile(name string) (u settings.UsedProfile, err error) {
 	if !profileName().MatchString(name) {
-		return u, bailey.Invalid.Errorf("lower case letters, digits and dashes, at most 32",
-			"%q is no name of a profile", name)
+		return u, bailey.Invalid.Errorf("use at most 32 lower case letters, digits and dashes",
+			"%q is not a name of a profile", name)
 	}
 	file := filepath.Join(profilesDir, name+".yaml")
 	text, err := safefile.Read(p.home.Path(file), maxProfile)
 	switch {
 	case err == nil && text == nil:
-		return u, bailey.NotFound.New(file+" is not there", "bailey profile list names those there are")
+		return u, bailey.NotFound.New(file+" does not exist", "run bailey profile list to show the profiles")
 	case err != nil:
 		return u, bailey.Invalid.Wrap(err, file+" cannot be read",
-			fmt.Sprintf("it is a regular file of yours of at most %d bytes", maxProfile))
+			fmt.Sprintf("it must be a regular file that you own, of at most %d bytes", maxProfile))
 	}
 	u = settings.UsedProfile{Name: name, Digest: apitype.FileDigest(text)}
 	u.Profile, err = settings.ParseProfile(file, text)
@@ -95,7 +95,7 @@ func (p *Profiles) readProfile(name string) (u settings.UsedProfile, err error) 
 func (p *Profiles) States() ([]apitype.ProfileState, error) {
 	entries, err := os.ReadDir(p.home.Path(profilesDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, bailey.Unavailable.Wrap(err, "the profiles cannot be listed", "")
+		return nil, bailey.Unavailable.Wrap(err, "cannot list the profiles", "")
 	}
 	var names []string
 	for _, e := range entries {
@@ -132,7 +132,7 @@ func (p *Profiles) profileState(name string, stack settings.Stack) apitype.Profi
 // Propose reads the profiles that Use would select for these names.
 func (p *Profiles) Propose(names []string) (u settings.InUse, err error) {
 	if len(names) > maxStack {
-		return u, bailey.Invalid.Errorf("", "at most %d profiles are in use at once", maxStack)
+		return u, bailey.Invalid.Errorf("", "at most %d profiles can be in use at once", maxStack)
 	}
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {
@@ -149,7 +149,7 @@ func (p *Profiles) Propose(names []string) (u settings.InUse, err error) {
 	}
 	if text, err := json.Marshal(u); err != nil || len(text) > maxInUse {
 		return u, bailey.Invalid.Wrapf(err, "",
-			"these profiles together are over the %d bytes that the ledger takes", maxInUse)
+			"these profiles together exceed the %d bytes that a ledger entry can hold", maxInUse)
 	}
 	return u, nil
 }
@@ -159,7 +159,7 @@ func (p *Profiles) Propose(names []string) (u settings.InUse, err error) {
 func (p *Profiles) Use(ctx context.Context, names, digests []string, by settings.InUse) (u settings.InUse, err error) {
 	err = p.now.Apply(func(settings.Stack) (next settings.Stack, record func() error, err error) {
 		if u, err = p.Propose(names); err == nil && !slices.Equal(u.Digests(), digests) {
-			err = bailey.Conflict.New("a profile changed meanwhile", "look at it again: bailey profile use")
+			err = bailey.Conflict.New("a profile was changed meanwhile", "check it again: bailey profile use")
 		}
 		u.At, u.Operator, u.Person = time.Now().UTC().Truncate(time.Second), by.Operator, by.Person
 		return settings.Stack{InUse: u}, func() error { return p.note(ctx, apitype.ProfileEvent, u) }, err

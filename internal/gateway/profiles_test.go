@@ -102,7 +102,7 @@ func TestMissingProfileFailsClosed(t *testing.T) {
 		}
 	}
 	os.Symlink("/etc/passwd", filepath.Join(string(y.home), profilesDir, "link.yaml"))
-	if _, err := y.open(settings.InUse{}).Propose([]string{"link"}); !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), "no regular file") {
+	if _, err := y.open(settings.InUse{}).Propose([]string{"link"}); !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("a link: %v", err)
 	}
 }

@@ -85,13 +85,13 @@ func (g *Gateway) newRedaction(ctx context.Context, conn *peer.Conn, q localapi.
 	r := &redaction{q: *q.Redact}
 	switch {
 	case g.Kept == nil:
-		return nil, bailey.Unavailable.New("this gateway keeps no map of what it hides",
-			"bailey gateway stop ends it, the next call starts another")
+		return nil, bailey.Unavailable.New("this gateway stores no map of redacted texts",
+			"run bailey gateway stop; the next call starts another")
 	case r.q.Mode == localapi.Restore && r.q.Session == "":
-		return nil, bailey.Invalid.New("restoring wants the session whose tokens they are",
-			"bailey redact printed it: --session s-…")
+		return nil, bailey.Invalid.New("restoring needs the session of the tokens",
+			"give the ID that bailey redact printed: --session s-…")
 	case r.q.Mode == localapi.Report && r.q.Session != "":
-		return nil, bailey.Invalid.New("a report has no session: nothing is kept of it", "leave --session out")
+		return nil, bailey.Invalid.New("a report cannot use a session: nothing is stored", "leave --session out")
 	case r.q.Mode == localapi.Restore:
 		if err := checkOperator(q.Operator, "redact --restore"); err != nil {
 			return nil, err
@@ -127,8 +127,8 @@ func (r *redaction) openWriter(out io.Writer) error {
 		r.back = r.table.Restorer(out)
 		r.in = r.back
 	default:
-		return bailey.Invalid.Errorf("client and gateway may be of two versions: bailey gateway stop",
-			"redact has no mode %q", string(r.q.Mode))
+		return bailey.Invalid.Errorf("run bailey gateway stop; client and gateway may have different versions",
+			"unknown mode %q of redact", string(r.q.Mode))
 	}
 	return nil
 }
@@ -140,13 +140,13 @@ func (r *redaction) copyInput(conn *peer.Conn) error {
 		kind, b, err := conn.ReadFrameWithin(apitype.MaxPiece)
 		switch {
 		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-			return bailey.Invalid.New("the input broke off", "")
+			return bailey.Invalid.New("the input was cut off", "")
 		case err != nil:
 			return err
 		case kind == localapi.FrameEnd:
 			return r.in.Close()
 		case kind != localapi.FrameInput:
-			return bailey.Invalid.Errorf("", "a frame of kind %q is no input", kind)
+			return bailey.Invalid.Errorf("", "a frame of kind %q is not an input", kind)
 		}
 		if _, err := r.in.Write(b); err != nil {
 			return err
@@ -252,7 +252,7 @@ func (l *jsonLines) flush() error {
 func (l *jsonLines) answerLine() error {
 	text, why := textOf(l.line)
 	if why != "" {
-		return l.lineError(why, `each line is an object with a text, as in {"text":"…"}`)
+		return l.lineError(why, `write an object with a text on each line, for example {"text":"…"}`)
 	}
 	if l.line = l.line[:0]; cap(l.line) > 1<<20 {
 		l.line = nil
@@ -297,14 +297,14 @@ func textOf(line []byte) (text, why string) {
 	}
 	dec := json.NewDecoder(bytes.NewReader(line))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
-		return "", "is no JSON object"
+		return "", "is not a JSON object"
 	}
 	has := false
 	for dec.More() {
 		key, err := dec.Token()
 		var value json.RawMessage
 		if err != nil || dec.Decode(&value) != nil {
-			return "", "is no JSON object"
+			return "", "is not a JSON object"
 		}
 		if key != "text" {
 			continue
@@ -313,16 +313,16 @@ func textOf(line []byte) (text, why string) {
 		case has:
 			return "", "has two texts"
 		case value[0] != '"':
-			return "", "has a text that is no string"
+			return "", "has a text that is not a string"
 		case hasLoneSurrogate(value):
 			return "", "has half a surrogate pair in its text"
 		case json.Unmarshal(value, &text) != nil:
-			return "", "is no JSON object"
+			return "", "is not a JSON object"
 		}
 		has = true
 	}
 	if _, err := dec.Token(); err != nil {
-		return "", "is no JSON object"
+		return "", "is not a JSON object"
 	}
 	if _, err := dec.Token(); err != io.EOF {
 		return "", "has more than one value"

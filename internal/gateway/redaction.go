@@ -231,7 +231,7 @@ func (k *Kept) Find(id bailey.SessionID) (apitype.KeptSession, error) {
 // noSession does not repeat the id, because the id is a secret.
 func noSession() error {
 	return bailey.NotFound.New("there is no such redaction session",
-		"one ends eight hours after its last use, with the gateway, or when newer ones need its room; redact the text again, and ask anew with what comes out")
+		"redact the text again, and ask again with the new output; a session ends eight hours after its last use, with the gateway, or when newer ones need its space")
 }
 
 // Log returns a handler that redacts each record with the current rules before it reaches h. Each record has its own

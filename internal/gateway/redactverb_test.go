@@ -137,7 +137,7 @@ func TestRedactRefuses(t *testing.T) {
 		"restore of unknown":   {localapi.RedactQuery{Mode: localapi.Restore, Session: "s-0"}, localapi.Env, bailey.NotFound},
 		"unknown session":      {localapi.RedactQuery{Mode: localapi.Hide, Session: "s-0"}, "", bailey.NotFound},
 		"report of a session":  {localapi.RedactQuery{Mode: localapi.Report, Session: r.Session}, "", bailey.Invalid},
-		"no mode":              {localapi.RedactQuery{}, "", bailey.Invalid},
+		"unknown mode":         {localapi.RedactQuery{}, "", bailey.Invalid},
 		"another mode":         {localapi.RedactQuery{Mode: "x"}, "", bailey.Invalid},
 		"restore not recorded": {localapi.RedactQuery{Mode: localapi.Restore, Session: r.Session}, localapi.Env, bailey.Internal},
 	} {
@@ -220,14 +220,14 @@ const rawHide = `{"protocol":5,"verb":"redact","dir":"/","redact":{"mode":"hide"
 func TestHostileStreams(t *testing.T) {
 	kept, c, _ := redacting(t, nil)
 	for raw, why := range map[string]string{
-		"q\x00\x00\x00\x02{}":    "is no input",
-		"o\x00\x00\x00\x01x":     "is no input",
-		"\x00\x00\x00\x00\x00":   "is no input",
-		"i\x00\x01\x00\x01":      "65537 bytes is over",
-		"i\xff\xff\xff\xff":      "4294967295 bytes is over",
-		"i\x00":                  "broke off",
-		"i\x00\x00\x00\x09 half": "broke off",
-		"":                       "broke off",
+		"q\x00\x00\x00\x02{}":    "is not an input",
+		"o\x00\x00\x00\x01x":     "is not an input",
+		"\x00\x00\x00\x00\x00":   "is not an input",
+		"i\x00\x01\x00\x01":      "has 65537 bytes, but",
+		"i\xff\xff\xff\xff":      "has 4294967295 bytes, but",
+		"i\x00":                  "was cut off",
+		"i\x00\x00\x00\x09 half": "was cut off",
+		"":                       "was cut off",
 	} {
 		conn := rawRedaction(t, c, rawHide)
 		conn.WriteFrame(localapi.FrameInput, []byte("from 10.1.2.3 and on\n"))
@@ -246,7 +246,7 @@ func TestHostileStreams(t *testing.T) {
 			t.Errorf("%q: the last word is %q %s", raw, last, word)
 		}
 	}
-	for name, query := range map[string]string{"no mode": `{"protocol":5,"verb":"redact","dir":"/"}`, "null": `{"protocol":2,"verb":"redact","dir":"/","redact":null}`} {
+	for name, query := range map[string]string{"unknown mode": `{"protocol":5,"verb":"redact","dir":"/"}`, "null": `{"protocol":2,"verb":"redact","dir":"/","redact":null}`} {
 		conn, err := peer.Dial(c.Home.Socket())
 		if err != nil {
 			t.Fatal(err)
@@ -407,7 +407,7 @@ func TestGatewayEndsInMidStream(t *testing.T) {
 	if _, err := c.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := wait(t, ended); !errors.Is(err, localapi.ErrUnreachable) || err.Error() != "the gateway ended in mid-stream: what came out is not all" ||
+	if err := wait(t, ended); !errors.Is(err, localapi.ErrUnreachable) || err.Error() != "the gateway stopped in the middle: the output is incomplete" ||
 		!errors.Is(err, bailey.Unavailable) || !strings.Contains(bailey.HintOf(err), "redact the whole text again") {
 		t.Errorf("the client got %v", err)
 	}

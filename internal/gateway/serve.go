@@ -36,7 +36,7 @@ func (g *Gateway) serveConn(ctx context.Context, conn *peer.Conn) {
 	defer conn.Close()
 	defer func() {
 		if p := recover(); p != nil { // the gate recovers from panics in calls; this one is from a query or command
-			g.Log.Error("a query broke", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			g.Log.Error("a query failed", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 	}()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -86,8 +86,8 @@ func (g *Gateway) serveQuery(ctx context.Context, cancel context.CancelCauseFunc
 	}
 	h, known := g.handlers[q.Verb]
 	if !known {
-		return bailey.Invalid.Errorf("client and gateway may be of two versions: bailey gateway stop ends the running one, the next call starts the new one",
-			"the gateway knows no verb %q", q.Verb)
+		return bailey.Invalid.Errorf("run bailey gateway stop, and the next call starts the new version; client and gateway may have different versions",
+			"unknown query %q", q.Verb)
 	}
 	if !h.Command { // a command must finish after it has begun
 		go untilGone(conn, cancel)
@@ -119,7 +119,7 @@ func (g *Gateway) identifyAgent(bearer string, p *bailey.Principal) error {
 
 var errNobody = &bailey.Error{Kind: bailey.Denied,
 	Message: "calls need an agent's token here (settings.yaml, agents: required), and there is none",
-	Hint:    "an operator makes one, bailey agent add NAME; the agent has it in " + localapi.TokenVariable}
+	Hint:    "ask an operator: bailey agent add NAME; then set " + localapi.TokenVariable}
 
 // openSession gives a query its session: that of its bearer, or a new one that ends with the query.
 func (g *Gateway) openSession(ctx context.Context, q localapi.Query, from *bailey.Call) (leave func(), err error) {
@@ -164,7 +164,7 @@ func (g *Gateway) openSession(ctx context.Context, q localapi.Query, from *baile
 func writeAnswer(conn *peer.Conn, answer any) error {
 	if err := conn.WriteJSON(localapi.FrameResult, answer); bailey.KindOf(err) == bailey.Invalid {
 		return bailey.Invalid.New("the answer is too long: "+err.Error(),
-			"ask for less; if it was to change something, that is done")
+			"request less; if the call was to change something, that is done")
 	}
 	return nil
 }
@@ -177,31 +177,31 @@ func readQuery(conn *peer.Conn, patience time.Duration) (q localapi.Query, err e
 	}
 	conn.SetReadDeadline(time.Time{})
 	if kind != localapi.FrameQuery {
-		return q, bailey.Invalid.Errorf("", "a frame of kind %q is no query", kind)
+		return q, bailey.Invalid.Errorf("", "a frame of kind %q is not a query", kind)
 	}
 	return parseQuery(b)
 }
 
 func parseQuery(b []byte) (q localapi.Query, err error) {
 	if n := bytes.Count(b, []byte(",")) + bytes.Count(b, []byte("[")) + bytes.Count(b, []byte("{")); n > maxValues {
-		return q, bailey.Invalid.Errorf("", "the query may hold %d values, %d are allowed", n, maxValues)
+		return q, bailey.Invalid.Errorf("", "the query may have %d values, but at most %d are allowed", n, maxValues)
 	}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
 	if err := dec.Decode(&q); err != nil {
-		return q, bailey.Invalid.Wrap(err, "the query is not one", "")
+		return q, bailey.Invalid.Wrap(err, "the query is malformed", "")
 	}
 	switch {
 	case q.Verb == localapi.StopVerb:
 	case q.Protocol != localapi.Protocol:
-		return q, bailey.Conflict.Errorf("two versions of bailey are installed: bailey gateway stop ends the running gateway, the next call starts the new one",
-			"the client speaks protocol %d, the gateway %d", q.Protocol, localapi.Protocol)
+		return q, bailey.Conflict.Errorf("run bailey gateway stop, and the next call starts the new version; two versions of bailey are installed",
+			"the client uses protocol %d, the gateway %d", q.Protocol, localapi.Protocol)
 	case !filepath.IsAbs(q.Dir) || len(q.Dir) > maxDir:
 		return q, bailey.Invalid.New("the client's directory is not an absolute path", "")
 	case q.Verb == "call" && q.Call == nil:
-		return q, bailey.Invalid.New("a call query without a call", "")
+		return q, bailey.Invalid.New("the query has no call", "")
 	case q.Verb == localapi.RedactVerb && q.Redact == nil:
-		return q, bailey.Invalid.New("a redact query without a mode", "")
+		return q, bailey.Invalid.New("the query has no redact mode", "")
 	}
 	return q, nil
 }
@@ -231,7 +231,7 @@ func (g *Gateway) serveCall(ctx context.Context, cancel context.CancelCauseFunc,
 	reply := localapi.NewReply(g.Gate.Do(ctx, call))
 	if shim && (reply.Error == bailey.Invalid || reply.Error == bailey.NotFound) {
 		reply.Hint = strings.TrimPrefix(reply.Hint+"; ", "; ") +
-			fmt.Sprintf("bailey capabilities show %s has its inputs, and bailey run calls it", call.Capability)
+			fmt.Sprintf("run bailey capabilities show %s for its inputs, and bailey run to call it", call.Capability)
 	}
 	conn.WriteJSON(localapi.FrameResult, reply)
 	return nil
@@ -248,7 +248,7 @@ type Meant struct {
 // resolveArgv fills in a call from a tool's arguments and reads the tool's standard input, if any.
 func (g *Gateway) resolveArgv(conn *peer.Conn, q *localapi.CallQuery) error {
 	if q.Capability != "" || q.Input != nil {
-		return bailey.Invalid.New("a query with a tool's own words has nothing else, and these mean nothing here", "")
+		return bailey.Invalid.New("cannot translate this command line into a call", "")
 	}
 	m, err := g.Means(q.Argv)
 	if err != nil {
@@ -271,9 +271,9 @@ func (g *Gateway) resolveArgv(conn *peer.Conn, q *localapi.CallQuery) error {
 	case err != nil:
 		return err
 	case kind != localapi.FrameInput:
-		return bailey.Invalid.Errorf("", "a frame of kind %q is no input", kind)
+		return bailey.Invalid.Errorf("", "a frame of kind %q is not an input", kind)
 	case !utf8.Valid(text):
-		return bailey.Invalid.New("stdin is not UTF-8", "capabilities take text")
+		return bailey.Invalid.New("stdin is not UTF-8", "inputs of capabilities must be text")
 	}
 	if q.Input == nil {
 		q.Input = map[string]any{}
@@ -306,9 +306,9 @@ func untilGone(conn *peer.Conn, cancel context.CancelCauseFunc) {
 // stopGateway ends the gateway for a client of any version. The ledger records the client. If it cannot be written, the
 // gateway still ends, because that is a reason to end.
 func (g *Gateway) stopGateway(ctx context.Context, conn *peer.Conn) {
-	g.Log.Info("the gateway is told to end", "by", conn.PID)
+	g.Log.Info("the gateway was told to stop", "by", conn.PID)
 	if err := g.Note(ctx, "gateway.stop", map[string]any{"pid": conn.PID, "person": g.person}); err != nil {
-		g.Log.Error("the gateway's end is not recorded", "err", err)
+		g.Log.Error("cannot record the gateway's end", "err", err)
 	}
 	conn.WriteFrame(localapi.FrameResult, nil)
 	if end := g.end.Load(); end != nil {
@@ -357,7 +357,7 @@ func (g *Gateway) recordStart(ctx context.Context, from bailey.Call, more map[st
 		over()
 		part()
 		if err := g.Note(context.WithoutCancel(ctx), "session.end", map[string]any{"session": id}); err != nil {
-			g.Log.Error("a session's end is not recorded", "session", id, "err", err)
+			g.Log.Error("cannot record a session's end", "session", id, "err", err)
 		}
 	}
 	if !begins {
@@ -370,7 +370,7 @@ func (g *Gateway) recordStart(ctx context.Context, from bailey.Call, more map[st
 		}
 	}()
 	if err := g.Begin(ctx, shown); err != nil {
-		g.Log.Info("a session did not begin", "session", id, "err", err)
+		g.Log.Info("a session could not start", "session", id, "err", err)
 		return nil, redactError(err, g.Redaction, id)
 	}
 	begun, over = true, func() { g.End(g.last, shown) }
@@ -380,11 +380,11 @@ func (g *Gateway) recordStart(ctx context.Context, from bailey.Call, more map[st
 func (g *Gateway) endSession(id bailey.SessionID) {
 	g.Workspaces.End(id)
 	if err := g.Gate.EndSession(context.Background(), id); err != nil {
-		g.Log.Error("ending a session", "session", id, "err", err)
+		g.Log.Error("cannot end a session", "session", id, "err", err)
 	}
 }
 
-const outputUnread = endReason("the caller did not take the output")
+const outputUnread = endReason("the caller did not read the output")
 
 // frameWriter writes output as frames of one kind.
 type frameWriter struct {
@@ -412,7 +412,7 @@ func redactError(err error, r *Redaction, id bailey.SessionID) error {
 func checkOperator(o localapi.Operator, verb string) error {
 	if o != localapi.Terminal && o != localapi.Env {
 		return bailey.Denied.Errorf("use it in a terminal, or set BAILEY_OPERATOR=1 and give --yes",
-			"%s is an operator verb", verb)
+			"%s is an operator command", verb)
 	}
 	return nil
 }
@@ -448,7 +448,7 @@ func Handle[Request, Answer any](e localapi.Endpoint[Request, Answer],
 		if len(request) > 0 {
 			if err := strictjson.Decode(request, &r); err != nil {
 				return nil, bailey.Invalid.Wrap(err, "cannot read the request "+e.Name,
-					"client and gateway may be of two versions: bailey gateway stop ends the running one")
+					"run bailey gateway stop; client and gateway may have different versions")
 			}
 		}
 		return serve(ctx, r, from)

@@ -78,8 +78,8 @@ func (s *Sessions) issueBearer(ctx context.Context, i Issued) (bearer string, id
 	}
 	s.mu.Unlock()
 	if lately >= maxIssuance {
-		return "", "", bailey.Unavailable.Errorf("use one for many calls; or wait a minute",
-			"%d sessions were begun within a minute", lately)
+		return "", "", bailey.Unavailable.Errorf("use one session for many calls, or wait a minute",
+			"%d sessions were started within a minute, the maximum", lately)
 	}
 	bearer = newBearer()
 	if id, err = sessionOf(bearer); err != nil {
@@ -87,8 +87,8 @@ func (s *Sessions) issueBearer(ctx context.Context, i Issued) (bearer string, id
 	}
 	i.Session, i.UID, i.At = id, os.Geteuid(), now.UTC()
 	if err := s.note(context.WithoutCancel(ctx), IssueEvent, i); err != nil {
-		return "", "", bailey.Unavailable.Wrap(err, "the session could not be recorded, so there is none",
-			"see that the ledger can be written")
+		return "", "", bailey.Unavailable.Wrap(err, "cannot record the session, so it did not start",
+			"make sure that the ledger can be written")
 	}
 	s.mu.Lock()
 	s.issued.Keep(i)
@@ -348,22 +348,22 @@ var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadd
 // sessionOf returns the id of a bearer's session: 128 bits of a SHA-256, from which the bearer cannot be computed.
 func sessionOf(bearer string) (bailey.SessionID, error) {
 	if !isBearer(bearer, bearerPrefix, 16) {
-		return "", bailey.Invalid.New(localapi.SessionVariable+" holds no session", freshSession)
+		return "", bailey.Invalid.New(localapi.SessionVariable+" does not contain a session", freshSession)
 	}
 	sum := sha256.Sum256([]byte("bailey session 1\x00" + bearer))
 	return bailey.SessionID("s-" + idEncoding.EncodeToString(sum[:16])), nil
 }
 
-const freshSession = `eval "$(bailey session)" begins another one; unset ` + localapi.SessionVariable +
-	` makes each call one of its own`
+const freshSession = `run eval "$(bailey session)" for a new one; unset ` + localapi.SessionVariable +
+	` to give each call its own session`
 
 func unknownSession() error {
 	return bailey.NotFound.Errorf(freshSession,
-		"the session of %s is none that this gateway knows: it issued no such one, or nobody used it for %d hours", localapi.SessionVariable, int(bearerTTL.Hours()))
+		"the session of %s is unknown to this gateway: it did not issue it, or it was not used for %d hours", localapi.SessionVariable, int(bearerTTL.Hours()))
 }
 
 func foreignSession() error {
-	return bailey.Denied.New("the session of "+localapi.SessionVariable+" was given to another agent or user",
+	return bailey.Denied.New("the session of "+localapi.SessionVariable+" belongs to another agent or user",
 		freshSession)
 }
 
@@ -381,7 +381,7 @@ func (g *Gateway) startSession(ctx context.Context, from bailey.Call) error {
 	from.Dir = g.Redaction.Text(id, from.Dir)
 	err := g.Sessions.startOnce(id, func() error { return g.Begin(ctx, from) }, func() { g.End(g.last, from) })
 	if err != nil {
-		g.Log.Info("a session did not begin", "session", id, "err", err)
+		g.Log.Info("a session could not start", "session", id, "err", err)
 		return redactError(err, g.Redaction, id)
 	}
 	return nil
@@ -400,7 +400,7 @@ func (s *Sessions) startOnce(id bailey.SessionID, ask func() error, over func())
 		}
 		s.mu.Lock()
 	}
-	b := &transition{done: make(chan struct{}), err: bailey.Internal.New("nobody said whether the session may begin",
+	b := &transition{done: make(chan struct{}), err: bailey.Internal.New("nothing is configured to admit the session",
 		"")}
 	h.begun = b
 	s.mu.Unlock()

@@ -42,9 +42,9 @@ func OpenSettings(home localapi.Home, w *workspace.Workspaces, r *Redaction, las
 	note func(context.Context, string, any) error, log *slog.Logger) (*Settings, error) {
 	rules, err := redact.Compile(last.Redaction)
 	if err != nil {
-		return nil, bailey.Unavailable.Wrap(err, "the redaction applied last is not understood",
-			"start the version of bailey that applied it, take the rule out of "+settings.FileName+
-				", then bailey init --apply")
+		return nil, bailey.Unavailable.Wrap(err, "cannot parse the redaction settings applied last",
+			"start the version of bailey that applied it, remove the rule from "+settings.FileName+
+				", then run bailey init --apply")
 	}
 	s := &Settings{home: home, workspaces: w, note: note}
 	shut := s.checkApplied(&last)
@@ -52,7 +52,7 @@ func OpenSettings(home localapi.Home, w *workspace.Workspaces, r *Redaction, las
 		log.Warn("the settings are not used", "why", shut, "cure", bailey.HintOf(shut))
 	}
 	if info, err := os.Lstat(s.filePath()); err == nil && safefile.Wide(info) {
-		log.Warn("the settings are open to others", "file", s.filePath(), "mode", info.Mode().Perm(), "cure",
+		log.Warn("other users can access the settings", "file", s.filePath(), "mode", info.Mode().Perm(), "cure",
 			"chmod 600")
 	}
 	s.now.Use = func(now settingsInForce) {
@@ -93,7 +93,7 @@ func (s *Settings) checkApplied(last *settings.Applied) error {
 
 func handMade(what string, err error) error {
 	return bailey.Denied.Wrap(err, settings.FileName+" "+what,
-		"bailey init --apply shows the difference and applies it")
+		"run bailey init --apply to see the difference and apply it")
 }
 
 // readFile returns the text of the file, or nil if it does not exist.
@@ -149,7 +149,7 @@ func (s *Settings) Apply(ctx context.Context, base string, text []byte, by setti
 			return next, nil, err
 		case apitype.FileDigest(old) != base:
 			return next, nil, bailey.Conflict.New(settings.FileName+" changed meanwhile",
-				"look at it again: bailey init")
+				"check it again: bailey init")
 		}
 		write := record
 		if text == nil {

@@ -26,15 +26,15 @@ func TestSocketSettings(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	for text, want := range map[string]string{
-		"{dockr: /x}":              `"dockr" is no daemon; there is docker, incus, podman`,
-		"{docker: x}":              "a socket wants an absolute path",
-		"{docker: /a/../b}":        "a socket wants an absolute path",
-		"{docker: /a/}":            "a socket wants an absolute path",
-		"{docker: }":               "want one line",
-		"{docker: [/a]}":           "want one line",
+		"{dockr: /x}":              `"dockr" is not a daemon; use docker, incus, podman`,
+		"{docker: x}":              "a socket must be an absolute path",
+		"{docker: /a/../b}":        "a socket must be an absolute path",
+		"{docker: /a/}":            "a socket must be an absolute path",
+		"{docker: }":               "must be one line",
+		"{docker: [/a]}":           "must be one line",
 		"{docker: /a, docker: /b}": "docker",
-		"[docker]":                 "wants keys",
-		"/var/run/docker.sock":     "wants keys",
+		"[docker]":                 "must have keys",
+		"/var/run/docker.sock":     "must have keys",
 		"{docker: tcp://x:1}":      "",
 	} {
 		if said, err := settings.ParseSettings([]byte("network:\n  sockets: " + text + "\n")); !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), want) || said.Network.Sockets != nil {
@@ -43,7 +43,7 @@ func TestSocketSettings(t *testing.T) {
 	}
 	dir := workspace.Canonical(t.TempDir())
 	text := "workspaces: [" + dir + "]\nnetwork:\n  sockets: {docker: " + filepath.Join(dir, "deep", "d.sock") + "}\n"
-	if _, err := b.put(t, text); !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), "lies in a workspace") || bailey.HintOf(err) == "" {
+	if _, err := b.put(t, text); !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), "is in a workspace") || bailey.HintOf(err) == "" {
 		t.Errorf("%v", err)
 	}
 }

@@ -216,7 +216,7 @@ func TestWorkspaceUnfitByNow(t *testing.T) {
 	if err := b.reach("project", "."); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "masked") {
 		t.Error(err)
 	}
-	if !strings.Contains(b.log.String(), "open to others") {
+	if !strings.Contains(b.log.String(), "other users can access the settings") {
 		t.Errorf("mode 0644 goes unsaid: %s", b.log.String())
 	}
 }

@@ -63,7 +63,7 @@ func (g *Gateway) serveWeb() (stop func(why error)) {
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := g.Web.Serve(g.web); err != nil {
-			g.Log.Error("HTTP is served no more", "err", err)
+			g.Log.Error("HTTP is no longer served", "err", err)
 		}
 	})
 	return func(why error) {

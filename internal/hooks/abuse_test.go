@@ -144,7 +144,7 @@ func TestFrameIsTooLong(t *testing.T) {
 	mark := filepath.Join(y.home, "state", "ran")
 	h := y.shell(t, "echo > "+mark)
 	h.Unsandboxed = true
-	y.both(t, h, hook.UserPromptSubmit{Prompt: strings.Repeat("x", 100<<20)}, "could not be run")
+	y.both(t, h, hook.UserPromptSubmit{Prompt: strings.Repeat("x", 100<<20)}, "cannot run it")
 	if _, err := os.Stat(mark); err == nil {
 		t.Error("it was started")
 	}
@@ -162,7 +162,7 @@ func TestNoProgram(t *testing.T) {
 		os.MkdirAll(filepath.Join(y.home, folder, "sub"), 0o755)
 		for _, bare := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, bare), func(t *testing.T) {
-				y.both(t, hook.Hook{Argv: []string{argv}, Unsandboxed: bare, Timeout: hook.DefaultTimeout}, pre(nil), "could not be run")
+				y.both(t, hook.Hook{Argv: []string{argv}, Unsandboxed: bare, Timeout: hook.DefaultTimeout}, pre(nil), "cannot run it")
 			})
 		}
 	}

@@ -23,8 +23,8 @@ func (d *Dispatcher) refuseWorkspaceFile(argv []string) error {
 			continue
 		}
 		if w := d.workspaceOf(word); w != "" {
-			return bailey.Denied.Errorf("move it out of there",
-				"%s lies in the workspace %s, where agents write", word, w)
+			return bailey.Denied.Errorf("move it out of the workspace",
+				"%s is in the workspace %s, where agents write", word, w)
 		}
 	}
 	return nil
@@ -120,7 +120,7 @@ func (d *Dispatcher) checkFolder(dir string) error {
 	for _, p := range d.Private() {
 		if p = resolveLinks(p); isWithin(dir, p) {
 			return bailey.Denied.Errorf("move it into a folder of its own",
-				"a hook reads the folder it is in, and in %s lies %s", dir, p)
+				"a hook reads its own folder, and %s contains %s", dir, p)
 		}
 	}
 	return nil

@@ -121,7 +121,7 @@ func TestWritesAreListed(t *testing.T) {
 		t.Error(err)
 	}
 	h.Write = []string{filepath.Join(y.home, "nowhere")}
-	if o, _ := y.try(t, h); o.Effect != hook.Blocked || !strings.Contains(o.Reason, "is not there") {
+	if o, _ := y.try(t, h); o.Effect != hook.Blocked || !strings.Contains(o.Reason, "does not exist") {
 		t.Errorf("%+v", o)
 	}
 	h.Write = []string{filepath.Dir(h.Argv[0])}
@@ -158,7 +158,7 @@ func TestFolderIsItsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer os.Remove(h.Argv[0])
-		if o, a := y.try(t, h); o.Effect != hook.Blocked || !strings.Contains(o.Reason, "lies "+y.home) || !strings.Contains(a.Hint, "folder of its own") {
+		if o, a := y.try(t, h); o.Effect != hook.Blocked || !strings.Contains(o.Reason, "contains "+y.home) || !strings.Contains(a.Hint, "folder of its own") {
 			t.Errorf("%+v", o)
 		}
 	}
@@ -316,7 +316,7 @@ with socket.create_connection((host, int(port))) as s:
 	at := bailey.Endpoint{Host: host, Private: true, Plain: true}
 	fmt.Sscan(port, &at.Port)
 	h.Network = []bailey.Endpoint{at}
-	if o, _ := y.try(t, h); o.Effect != hook.Blocked || !strings.Contains(o.Reason, "reach no network here") {
+	if o, _ := y.try(t, h); o.Effect != hook.Blocked || !strings.Contains(o.Reason, "have no network access here") {
 		t.Errorf("where nobody makes networks: %+v", o)
 	}
 	y.Plan = egress.Plan
@@ -393,7 +393,7 @@ func TestNoCageNoHook(t *testing.T) {
 		for f, want := range map[hook.OnFailure]hook.Effect{"": hook.Blocked, hook.Pass: hook.Failed} {
 			h.OnFailure = f
 			o, a := y.try(t, h)
-			if o.Effect != want || a.Status != PlatformUnsupported || a.Exit != bailey.NeverRan || !strings.Contains(o.Reason, "no cage") {
+			if o.Effect != want || a.Status != PlatformUnsupported || a.Exit != bailey.NeverRan || !strings.Contains(o.Reason, "no jail") {
 				t.Errorf("%s, onFailure %q: %+v %+v", name, f, o, a)
 			}
 		}

@@ -89,8 +89,8 @@ func (d *Dispatcher) planLandlockOnly(ctx context.Context, job bailey.Job, why e
 }
 
 var errPlatform = &bailey.Error{Kind: bailey.Unavailable,
-	Message: "no cage: this platform has none, and the hook is to have one",
-	Hint:    `use Linux, or write "sandbox": false into hooks.json if the hook may do all that you may`}
+	Message: "no jail: this platform has none, and the hook requires one",
+	Hint:    `use Linux, or write "sandbox": false into hooks.json if the hook may have all your rights`}
 
 // cageStatus returns the status of a cage.
 func cageStatus(c bailey.Cage) Status {
@@ -109,17 +109,17 @@ func weakCageWarning(c bailey.Cage) Warning {
 	if c.Kind != "full" {
 		missing = append(missing, "namespaces")
 	}
-	return Warning{"hook.sandbox", "its cage lacks " + strings.Join(missing, ", "), c.Lesser}
+	return Warning{"hook.sandbox", "its jail lacks " + strings.Join(missing, ", "), c.Lesser}
 }
 
 // planUncaged plans a hook that hooks.json exempts from the cage. It starts in the user's home, like a shell.
 func (d *Dispatcher) planUncaged(ctx context.Context, job bailey.Job, a *Asked) (bailey.Run, error) {
 	a.Status = Disabled
 	a.Warning = append(a.Warning,
-		Warning{"hook.sandbox", "it runs without a cage, with all rights of yours: hooks.json says sandbox: false",
-			"take sandbox out of hooks.json"})
+		Warning{"hook.sandbox", "it runs without a jail, with all your rights: hooks.json says sandbox: false",
+			"remove sandbox from hooks.json"})
 	if d.Bare == nil {
-		return nil, bailey.Denied.New("hooks without a cage are not started here", "take sandbox out of hooks.json")
+		return nil, bailey.Denied.New("hooks without a jail are not started here", "remove sandbox from hooks.json")
 	}
 	job.Env = append([]string{"PATH=" + searchPath, "LANG=C.UTF-8"}, d.selectEnviron([]string{"HOME", "USER"})...)
 	for _, v := range job.Env {
@@ -191,7 +191,7 @@ func (d *Dispatcher) addPlace(job *bailey.Job, key, path string) error {
 	}
 	job.Places = append(job.Places, p)
 	if w := d.workspaceOf(path); w != "" && !isWithin(resolveLinks(w), p.Path) {
-		return bailey.Denied.Errorf("name in hooks.json what is meant",
+		return bailey.Denied.Errorf("name the target in hooks.json",
 			"%s leads out of the workspace %s, where agents write, to %s", path, w, p.Path)
 	}
 	return nil
@@ -209,10 +209,10 @@ func openPlace(key, path string) (bailey.Place, error) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return bailey.Place{}, bailey.Unavailable.Wrapf(err, "make it, or take it out of filesystem."+key,
-			"%s, which the hook may %s, is not there", path, key)
+		return bailey.Place{}, bailey.Unavailable.Wrapf(err, "create it, or remove it from filesystem."+key,
+			"%s, which the hook may %s, does not exist", path, key)
 	case err != nil:
-		return bailey.Place{}, bailey.Unavailable.Wrapf(err, "take it out of filesystem."+key,
+		return bailey.Place{}, bailey.Unavailable.Wrapf(err, "remove it from filesystem."+key,
 			"%s, which the hook may %s, cannot be opened", path, key)
 	}
 	return bailey.Place{Input: "filesystem." + key, Path: canonical, File: file, Write: key == "write"}, nil
@@ -221,7 +221,7 @@ func openPlace(key, path string) (bailey.Place, error) {
 // openNetwork makes both sides of a hook's network.
 func (d *Dispatcher) openNetwork(endpoints []bailey.Endpoint) (*bailey.Network, bailey.Way, error) {
 	if d.Plan == nil || d.Open == nil {
-		return nil, nil, bailey.Denied.New("hooks reach no network here", "take network out of hooks.json")
+		return nil, nil, bailey.Denied.New("hooks have no network access here", "remove network from hooks.json")
 	}
 	n, err := d.Plan(endpoints)
 	if err != nil {

@@ -62,8 +62,8 @@ func hiddenFileWarnings(h hook.Hook) (all []Warning) {
 		info, err := os.Stat(word)
 		in := func(dir string) bool { return isWithin(resolveLinks(dir), resolveLinks(word)) }
 		if err == nil && filepath.IsAbs(word) && info.Mode().IsRegular() && !slices.ContainsFunc(shown, in) {
-			all = append(all, Warning{"hook.sandbox", "it is given " + word + ", which its cage does not show",
-				"make that the program, with a first line and mode 755, or name it in filesystem.read"})
+			all = append(all, Warning{"hook.sandbox", "it is given " + word + ", which is not visible in its jail",
+				"make that the program, with a #! line and mode 755, or name it in filesystem.read"})
 		}
 	}
 	return all
@@ -76,7 +76,7 @@ func overflowWarnings(stdout, stderr bool) (all []Warning) {
 		more bool
 	}{{"stdout", stdout}, {"stderr", stderr}} {
 		if s.more {
-			all = append(all, Warning{"hook.buffer", fmt.Sprintf("it wrote more than %d bytes on %s, of which the rest was dropped", hook.MaxFrame, s.name), "have it write less"})
+			all = append(all, Warning{"hook.buffer", fmt.Sprintf("it wrote more than %d bytes to %s, and the rest was dropped", hook.MaxFrame, s.name), "make it write less"})
 		}
 	}
 	return all
@@ -89,7 +89,7 @@ const cureNetwork = `name it in hooks.json: "network": {"allow": ["host:443"]}`
 func networkWarnings(h hook.Hook, stderr []byte, way bailey.Way) (all []Warning) {
 	if way != nil {
 		for _, line := range way.Report().Refusals() {
-			all = append(all, Warning{"hook.network", line, "name it in network.allow, or have the hook do without it"})
+			all = append(all, Warning{"hook.network", line, "name it in network.allow, or change the hook"})
 		}
 		return all
 	}
@@ -100,7 +100,7 @@ func networkWarnings(h hook.Hook, stderr []byte, way bailey.Way) (all []Warning)
 		for _, sign := range offlineSigns {
 			if bytes.Contains(bytes.ToLower(line), []byte(sign)) {
 				return []Warning{{"hook.network",
-					"it has no network, and seems to want one: " +
+					"it has no network, but seems to need one: " +
 						strings.ToValidUTF8(string(bytes.TrimSpace(line[:min(len(line), 256)])),
 							"\ufffd"), cureNetwork}}
 			}

@@ -61,7 +61,7 @@ func bareFromConfig(cfg Config) (b *bare, err error) {
 		return nil, err
 	}
 	if b, err = newBare(cfg); err != nil {
-		return nil, bailey.Unavailable.Wrap(err, "where the system's programs are cannot be told", "")
+		return nil, bailey.Unavailable.Wrap(err, "cannot find the system's programs", "")
 	}
 	b.grace = cfg.Grace
 	return b, nil
@@ -104,7 +104,7 @@ func (b *bare) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 func (b *bare) applySeatbelt(r *bareRun, job bailey.Job) error {
 	if _, err := os.Stat(b.seatbelt); err != nil {
 		return bailey.Unavailable.Wrap(err, "no sandbox: "+b.seatbelt+" is missing",
-			"it is part of macOS: repair the system")
+			"repair the system: it is part of macOS")
 	}
 	var helpers, read []string
 	programs := []bailey.Program{{Path: r.program.path, SHA256: r.program.digest}}
@@ -141,31 +141,31 @@ func (b *bare) applySeatbelt(r *bareRun, job bailey.Job) error {
 // checkJob refuses masked places and requests that this runner cannot fulfil.
 func (b *bare) checkJob(job bailey.Job) error {
 	if job.NeedsProc {
-		return bailey.Unavailable.New(string(job.Capability)+" needs a /proc of its own, and this platform has none",
+		return bailey.Unavailable.New(string(job.Capability)+" needs its own /proc, which this platform does not have",
 			"make the call on Linux")
 	}
 	if job.Network != nil || job.Wall != nil {
 		return bailey.Unavailable.New(string(job.Capability)+
-			" reaches certain hosts alone, and this platform cannot hold it to them",
+			" may reach only certain hosts, which this platform cannot enforce",
 			"make the call on Linux")
 	}
 	if len(job.Hide) > 0 {
-		return bailey.Unavailable.New(string(job.Capability)+" hides a file from its tool, and this platform cannot",
+		return bailey.Unavailable.New(string(job.Capability)+" hides a file from its tool, which is impossible here",
 			"make the call on Linux")
 	}
 	if len(job.FileNames) > 0 {
 		return bailey.Unavailable.New(string(job.Capability)+
-			" is lent a file in memory, and this platform has none of its own for a call",
+			" is lent a file in memory, which this platform cannot keep for one call",
 			"make the call on Linux")
 	}
 	if slices.ContainsFunc(job.Places, func(p bailey.Place) bool { return p.Frozen != nil }) {
 		return bailey.Unavailable.New(string(job.Capability)+
-			" is to get a file as a person was shown it, and this platform cannot",
+			" needs a file exactly as a person was shown it, which this platform cannot provide",
 			"make the call on Linux")
 	}
 	if slices.ContainsFunc(slices.Concat([]string{job.Command}, job.Args),
 		func(a string) bool { return strings.Contains(a, "\x00") }) {
-		return bailey.Invalid.New("an argument holds a NUL", "")
+		return bailey.Invalid.New("an argument contains a NUL byte", "")
 	}
 	at := job.Dir == ""
 	for _, p := range job.Places {
@@ -177,14 +177,14 @@ func (b *bare) checkJob(job bailey.Job) error {
 			_, err := os.Lstat(m)
 			there := !errors.Is(err, os.ErrNotExist)
 			if bareBeneath(m, p.Path) || there && bareBeneath(p.Path, m) && (b.seatbelt == "" || p.Write) {
-				return bailey.Denied.New(p.Path+" is masked, or holds "+m+", which nothing covers here",
-					"keep what the call needs apart from "+m)
+				return bailey.Denied.New(p.Path+" is masked, or contains "+m+", which cannot be hidden here",
+					"keep the files of the call apart from "+m)
 			}
 		}
 	}
 	if !at {
 		return bailey.Invalid.Errorf("it must be one of the call's path inputs, or lie below one",
-			"working directory %q is in no path input", job.Dir)
+			"working directory %q is not in any path input", job.Dir)
 	}
 	return nil
 }
@@ -228,7 +228,7 @@ func NewNone(cfg Config) (*None, error) {
 func (n *None) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	frozen := slices.ContainsFunc(job.Places, func(p bailey.Place) bool { return p.Frozen != nil })
 	if onlyCaged(job) || frozen {
-		return nil, bailey.Internal.New(string(job.Capability)+" runs without a cage and was given what only a cage can hold",
+		return nil, bailey.Internal.New(string(job.Capability)+" runs without a jail, but has settings that need one",
 			"report it: its manifest should not have loaded")
 	}
 	run, err := n.bare.Plan(ctx, job)
@@ -273,7 +273,7 @@ func (u Uncaged) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 		return nil, err
 	}
 	if onlyCaged(job) || len(job.Places) > 0 {
-		return nil, bailey.Internal.New("a program without a cage was given what only a cage can hold", "")
+		return nil, bailey.Internal.New("a program without a jail has settings that need one", "")
 	}
 	program, err := findUncaged(job.Command)
 	if err != nil {
@@ -289,8 +289,8 @@ func findUncaged(command string) (string, error) {
 		return "", err
 	}
 	if info, err := os.Stat(path); err != nil || !bareRunnable(info) {
-		return "", bailey.Unavailable.Wrap(err, command+" is no program",
-			"give it a first line and mode 755, or name another")
+		return "", bailey.Unavailable.Wrap(err, command+" is not a program",
+			"give it a #! line and mode 755, or name another")
 	}
 	return path, nil
 }
@@ -304,7 +304,7 @@ func (*uncaged) Close() error { return nil }
 // found.
 func (r *uncaged) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 	if r.started.Swap(true) {
-		return never, bailey.Conflict.New("this run was started already", "")
+		return never, bailey.Conflict.New("this run was already started", "")
 	}
 	if err := ctx.Err(); err != nil {
 		return never, err

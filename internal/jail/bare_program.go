@@ -62,7 +62,7 @@ func openBare(name string) (*bareProgram, error) {
 		return nil, bailey.Unavailable.Wrap(err, name+" is not installed", "")
 	}
 	return nil, bailey.Unavailable.Wrap(err, name+" cannot be run",
-		"a call runs program files that everybody may read")
+		"make the program file readable by everyone")
 }
 
 func readBare(name string) (p *bareProgram, err error) {
@@ -74,7 +74,7 @@ func readBare(name string) (p *bareProgram, err error) {
 		return nil, err
 	}
 	if !bareRunnable(p.info) || !strings.HasSuffix(p.path, programSuffix) {
-		return nil, errors.New("it is no program file")
+		return nil, errors.New("it is not a program file")
 	}
 	if err := onlyAdministrators(p.path); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (p *bareProgram) checkAndHash() error {
 	}
 	var head [2]byte
 	if _, err := p.file.ReadAt(head[:], 0); err == nil && string(head[:]) == "#!" {
-		return bailey.Unavailable.New(p.path+" is a script, and calls run programs only",
+		return bailey.Unavailable.New(p.path+" is a script, but calls run only programs",
 			"name the interpreter as the manifest's command and the script as its argument")
 	}
 	p.digest, err = hashFile(p.file)

@@ -15,7 +15,7 @@ import (
 // Start returns.
 func (r *bareRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (exit bailey.Exit, err error) {
 	if r.started.Swap(true) || r.closed.Load() {
-		return never, bailey.Conflict.New("this run was started already, or closed", "")
+		return never, bailey.Conflict.New("this run was already started or closed", "")
 	}
 	env, err := bareRules.addLent(r.env, r.lent, lent.Env)
 	if err != nil {
@@ -26,12 +26,12 @@ func (r *bareRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 	}
 	home, err := os.MkdirTemp("", "bailey-call-")
 	if err != nil {
-		return never, bailey.Unavailable.Wrap(err, "the call's HOME cannot be made",
+		return never, bailey.Unavailable.Wrap(err, "cannot create the call's HOME",
 			"free some space in "+os.TempDir())
 	}
 	defer func() {
 		if left := os.RemoveAll(home); left != nil && err == nil {
-			err = bailey.Unavailable.Wrap(left, "the call's HOME cannot be removed", "remove "+home)
+			err = bailey.Unavailable.Wrap(left, "cannot remove the call's HOME", "remove "+home)
 		}
 	}()
 	real, err := filepath.EvalSymlinks(home) // profiles apply to the canonical path
@@ -70,13 +70,13 @@ func (r *bareRun) buildCommand(home string, env []string) *exec.Cmd {
 // done: if a file is replaced after this comparison, the new one is used.
 func (r *bareRun) checkUnchanged() error {
 	if !r.program.isUnchanged() {
-		return bailey.Conflict.New(r.program.path+" is no longer what was checked", "call again")
+		return bailey.Conflict.New(r.program.path+" has changed since it was checked", "call again")
 	}
 	for _, p := range r.places {
 		checked, err := p.File.Stat()
 		now, err2 := os.Lstat(p.Path)
 		if err != nil || err2 != nil || !os.SameFile(checked, now) {
-			return bailey.Conflict.Wrap(errors.Join(err, err2), p.Path+" is no longer what was checked",
+			return bailey.Conflict.Wrap(errors.Join(err, err2), p.Path+" has changed since it was checked",
 				"call again")
 		}
 	}
@@ -88,7 +88,7 @@ func bareLive(ctx context.Context, cmd *exec.Cmd, program string, times runTimes
 	s bailey.Streams) (bailey.Exit, error) {
 	p, err := openPipes(s)
 	if err != nil {
-		return never, bailey.Unavailable.Wrap(err, "no pipes for the tool's streams", "")
+		return never, bailey.Unavailable.Wrap(err, "cannot create pipes for the tool's streams", "")
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.inner[0], p.inner[1], p.inner[2]
 	g, err := bareLaunch(cmd)

@@ -188,7 +188,7 @@ func TestBareTimeout(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	gone := errors.New("the caller went away")
+	gone := errors.New("the caller disconnected")
 	planned, err := patient.Plan(ctx, shell("trap '' TERM; echo up; sleep 600"))
 	if err != nil {
 		t.Fatal(err)

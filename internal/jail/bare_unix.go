@@ -31,7 +31,7 @@ func onlyAdministrators(path string) error {
 		mode := info.Mode()
 		shared := mode&0o002 != 0 || mode&0o020 != 0 && ok && st.Gid != 0
 		if !ok || st.Uid != 0 || shared && !(info.IsDir() && mode&os.ModeSticky != 0) {
-			return bailey.Denied.New(path+" is not run: others than root can write "+p,
+			return bailey.Denied.New(path+" is not run: users other than root can write "+p,
 				"install the program as root, or take the write permission away: chmod go-w "+p)
 		}
 		if p == filepath.Dir(p) {
@@ -59,7 +59,7 @@ func bareLaunch(cmd *exec.Cmd) (bareGroup, error) {
 func bareSeal() error {
 	open, err := os.ReadDir("/dev/fd")
 	if err != nil {
-		return fmt.Errorf("which descriptors are open cannot be told: %w", err)
+		return fmt.Errorf("cannot list open descriptors: %w", err)
 	}
 	var errs []error
 	for _, d := range open {

@@ -138,11 +138,11 @@ func (h *enforcerFactory) boundsFor(l bailey.Limits) bounds {
 func (h *enforcerFactory) checkLayers(layers []Layer) []Layer {
 	g, why := h.openCgroups()
 	if g == nil {
-		return append(layers, Layer{Name: layerCgroup, How: "looked for a place to make control groups", Err: noCgroupError(why)})
+		return append(layers, Layer{Name: layerCgroup, How: "looked for a place to create control groups", Err: noCgroupError(why)})
 	}
 	for i := range layers {
 		if l := &layers[i]; l.Name == layerCgroup && l.Err == nil {
-			l.How = "made a group and read its limits back, " + g.describePaths()
+			l.How = "created a group and read its limits back, " + g.describePaths()
 			if err := g.testLimits(); err != nil {
 				l.Err = layerUnavailable(layerCgroup, err)
 			}
@@ -152,7 +152,7 @@ func (h *enforcerFactory) checkLayers(layers []Layer) []Layer {
 }
 
 // errUnheld marks a PID 1 that was started but could not be bounded.
-var errUnheld = errors.New("the new cage")
+var errUnheld = errors.New("the new jail")
 
 func (h *enforcerFactory) isOOMSpared() bool {
 	h.openCgroups()
@@ -191,7 +191,7 @@ func (h *enforcerFactory) newEnforcer(p *os.Process) (boundsEnforcer, error) {
 func (c *child) applyBounds(b bounds) error {
 	if b.layer != c.hold.layerName() {
 		return layerUnavailable(layerCgroup,
-			fmt.Errorf("the plan wants %q and the cage is held by %s", b.layer, c.hold.layerName()))
+			fmt.Errorf("the plan requires %q, but the jail has %s", b.layer, c.hold.layerName()))
 	}
 	if err := c.hold.setBounds(b); err != nil {
 		return layerUnavailable(b.layer, err)

@@ -37,7 +37,7 @@ func findHierarchies(groups, mountinfo string) ([]hierarchy, error) {
 		h, mounted := pickMount(mounts, version, c)
 		if !ok || !mounted {
 			if i < needed {
-				return nil, fmt.Errorf("the controller %s is mounted nowhere", c)
+				return nil, fmt.Errorf("the controller %s is not mounted", c)
 			}
 			continue
 		}
@@ -245,7 +245,7 @@ func gatewayBounds(meminfo, threads string) (b bounds, err error) {
 	}
 	n, _ := strconv.ParseUint(strings.TrimSpace(threads), 10, 64)
 	if b.tasks = min(n/2, mostTasks); b.memory == 0 || b.tasks == 0 {
-		return b, errors.New("/proc does not say how much memory and how many tasks this machine has")
+		return b, errors.New("/proc does not show this machine's memory and task limit")
 	}
 	return b, nil
 }

@@ -157,7 +157,7 @@ func missingLibrary(path, name string, err error) error {
 	if errors.As(err, &known) {
 		return err
 	}
-	return bailey.Unavailable.Wrap(err, path+" needs "+name+", which is not where its loader looks",
+	return bailey.Unavailable.Wrap(err, path+" needs "+name+", which is not where its loader searches",
 		"install the library, or name its directory in /etc/ld.so.conf")
 }
 
@@ -426,7 +426,7 @@ func (t *tools) gatherLibs(dir string, by object) (*tool, error) {
 	}
 	if err != nil {
 		return nil, bailey.Unavailable.Wrap(err, "the libraries in "+dir+" cannot be shown to the tool",
-			"name the very directory that holds them in the manifest")
+			"name the directory that contains them in the manifest")
 	}
 	made.dirs, made.links = []toolFile{{path: real, id: id}}, links
 	all := t.newWalk(by.interp)
@@ -439,8 +439,8 @@ func (t *tools) gatherLibs(dir string, by object) (*tool, error) {
 			return nil, err
 		}
 		if len(all.files) > maxLoaded {
-			return nil, bailey.Unavailable.Errorf("name a directory with fewer of them in the manifest",
-				"the libraries in %s are more than the %d that a cage takes", dir, maxLoaded)
+			return nil, bailey.Unavailable.Errorf("name a directory with fewer libraries in the manifest",
+				"there are more libraries in %s than the %d that a jail can have", dir, maxLoaded)
 		}
 	}
 	made.files, made.links = all.files, append(made.links, all.links...)

@@ -44,7 +44,7 @@ func (r *run) planJob(job bailey.Job) error {
 		argv[0] = job.Command
 	}
 	if slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, "\x00") }) {
-		return bailey.Invalid.New("an argument holds a NUL", "")
+		return bailey.Invalid.New("an argument contains a NUL byte", "")
 	}
 	r.argc, r.tty = len(argv), job.TTY
 	if r.lesser != "" {
@@ -108,8 +108,8 @@ func (r *run) completePlan(job bailey.Job, op uint8, words []string) error {
 	r.plan.lent = slices.Sorted(slices.Values(job.EnvNames))
 	r.plan.steps = append(r.plan.steps, toolStep(op, r.plan.dataLimit(job.Limits), job.TTY, r.argc, words))
 	if n := r.plan.countDescriptors(); n > maxDonations {
-		return bailey.Unavailable.Errorf("name fewer paths; install the tool and its libraries as root, then they need no copies",
-			"a cage takes %d path inputs and copies of files, and this call has %d", maxDonations, n)
+		return bailey.Unavailable.Errorf("name fewer paths; or install the tool and its libraries as root, which makes copies unnecessary",
+			"a jail can have %d path inputs and copies of files, but this call has %d", maxDonations, n)
 	}
 	r.plan.warm = job.Wall == nil && isWarmable(r.plan)
 	text, err := r.plan.checkedText()
@@ -201,7 +201,7 @@ func (r *run) buildLayout(job bailey.Job, t *tool) (*layout, error) {
 	}
 	if r.lesser != "" {
 		if len(job.Hide) > 0 {
-			return nil, bailey.Unavailable.New("no cage: layer masks: "+job.Hide[0]+" cannot be hidden without namespaces",
+			return nil, bailey.Unavailable.New("no jail: layer masks: "+job.Hide[0]+" cannot be hidden without namespaces",
 				"use a host with namespaces: "+r.jail.lesser)
 		}
 		return l, l.checkEnforceable(r.jail)
@@ -243,7 +243,7 @@ func (l *layout) checkWorkdir(dir string) (string, error) {
 		}
 	}
 	return "", bailey.Invalid.Errorf("it must be one of the call's path inputs, or lie below one",
-		"working directory %q is not in the cage", dir)
+		"working directory %q is not in the jail", dir)
 }
 
 // host holds what a plan depends on besides its job.

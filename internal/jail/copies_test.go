@@ -235,7 +235,7 @@ func TestCopiesAreBounded(t *testing.T) {
 	}
 	a, b := take(t, &c, file("a", 4)), take(t, &c, file("b", 4))
 	id, _ := statIdent(file("c", 4))
-	if _, err := c.acquireCopy(filepath.Join(dir, "c"), id); bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(err.Error(), "under way") {
+	if _, err := c.acquireCopy(filepath.Join(dir, "c"), id); bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(err.Error(), "running calls") {
 		t.Errorf("with all in use: %v", err)
 	}
 	c.releaseCopy(b)

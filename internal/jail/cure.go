@@ -26,7 +26,7 @@ func (e *layerError) Unwrap() error { return e.err }
 
 // layerUnavailable returns an error that names the missing layer, the reason, and the remedy.
 func layerUnavailable(layer string, err error) error {
-	return bailey.Unavailable.Wrap(&layerError{layer, err}, "no cage: layer "+layer+" could not be set up",
+	return bailey.Unavailable.Wrap(&layerError{layer, err}, "no jail: layer "+layer+" could not be set up",
 		cmp.Or(bailey.HintOf(err), layerHint(layer, err)))
 }
 
@@ -36,17 +36,17 @@ func stepError(s step, errno unix.Errno) error {
 	changed := errno == unix.ESTALE || errno == unix.ENOENT || errno == unix.ELOOP || errno == unix.ENOTDIR
 	switch {
 	case s.Op == inside.Exec || s.Op == inside.Become:
-		return bailey.Unavailable.Wrap(errno, s.S[0]+" could not be started in its cage",
-			"check that it is a program for this machine, complete with its libraries")
+		return bailey.Unavailable.Wrap(errno, s.S[0]+" could not be started in its jail",
+			"check that it is a program for this machine and that its libraries are installed")
 	case changed && (s.Op == inside.Bind || s.Op == inside.Donated || s.Op == inside.Chdir || s.Op == inside.Grant):
-		return bailey.Conflict.Wrap(errno, s.S[0]+" is no longer what was checked",
-			"it was moved or replaced after the check; call again")
+		return bailey.Conflict.Wrap(errno, s.S[0]+" has changed since it was checked",
+			"call again: it was moved or replaced after the check")
 	case s.Op == inside.Copy:
-		return bailey.Unavailable.Wrap(errno, s.S[0]+" could not be copied into its cage",
-			"the copy takes memory; install the program as root, its directories too, then it needs none")
+		return bailey.Unavailable.Wrap(errno, s.S[0]+" could not be copied into its jail",
+			"free memory; or install the program and its directories as root, to need no copy")
 	case errno == unix.EACCES && (s.Op == inside.Bind || s.Op == inside.Reach || s.Op == inside.Grant):
-		return bailey.Unavailable.Wrap(errno, "the cage's user may not reach "+s.S[0],
-			"a gateway started as root runs tools without root's rights: make the program and its directories readable for all, or start bailey as the user whose files they are")
+		return bailey.Unavailable.Wrap(errno, "the jail's user cannot access "+s.S[0],
+			"make the program and its directories readable by everyone, or start bailey as the user who owns the files: a gateway started as root runs tools without root's rights")
 	}
 	return layerUnavailable(s.layer, what)
 }
@@ -56,50 +56,50 @@ func layerHint(layer string, err error) string {
 	denied := errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 	switch {
 	case layer == layerCgroup:
-		return "the gateway's control groups were taken away or changed since it started: bailey gateway stop; the next call looks for a place anew"
+		return "run bailey gateway stop, and the next call creates new control groups: they were removed or changed since the gateway started"
 	case layer == layerWatcher:
-		return "the gateway must see its cages in /proc: mount /proc without hidepid, on a kernel with CONFIG_PROC_CHILDREN"
+		return "mount /proc without hidepid, on a kernel with CONFIG_PROC_CHILDREN: the gateway must see its jails in /proc"
 	case errors.Is(err, unix.ENOSYS):
-		return "the kernel lacks a system call the cage needs: use Linux 5.12 or newer, and a container whose seccomp profile lets it through"
+		return "use Linux 5.12 or newer, and a container whose seccomp profile allows the call: the kernel lacks a system call that the jail needs"
 	case errors.Is(err, unix.ENOSPC) && layer == "userns", readSysctl("user/max_user_namespaces") == "0":
-		return "no more user namespaces are allowed: sysctl -w user.max_user_namespaces=15000"
+		return "raise the limit of user namespaces: sysctl -w user.max_user_namespaces=15000"
 	case layer == "exec-once" && errors.Is(err, unix.EBUSY):
-		return "this container's runtime answers system calls itself and keeps the tool from having a listener of its own: switch its system call interception off"
+		return "switch off the system call interception of the container's runtime: it prevents the tool from having its own listener"
 	case layer == "ids":
-		return "a gateway started as root gives its tools another uid, for which it needs CAP_SETUID and CAP_SETGID: start bailey as an ordinary user"
+		return "start bailey as an ordinary user: a gateway started as root needs CAP_SETUID and CAP_SETGID to give its tools another uid"
 	case layer == "seccomp" && errors.Is(err, unix.EBADMSG):
-		return "there is no table of system calls for this machine: use x86-64 or arm64"
+		return "use x86-64 or arm64: there is no table of system calls for this machine"
 	case layer == "seccomp":
-		return "the kernel was built without seccomp filters (CONFIG_SECCOMP_FILTER)"
+		return "use a kernel with seccomp filters (CONFIG_SECCOMP_FILTER)"
 	case errors.Is(err, unix.EAGAIN):
-		return "the limit of processes is reached: see ulimit -u and the pids cgroup"
+		return "raise the limit of processes: see ulimit -u and the pids cgroup"
 	case layer == "proc-private" && denied:
-		return "this container's /proc is masked: start it with --security-opt systempaths=unconfined (podman: unmask=ALL), or use a capability that needs no /proc"
+		return "start the container with --security-opt systempaths=unconfined (podman: unmask=ALL), because its /proc is masked; or use a capability that needs no /proc"
 	case denied && readSysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
-		return "AppArmor denies user namespaces to ordinary programs: install the profile docs/apparmor/bailey that comes with it, or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+		return "install the supplied profile docs/apparmor/bailey, because AppArmor denies user namespaces to ordinary programs; or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
 	case denied && readSysctl("kernel/unprivileged_userns_clone") == "0":
-		return "user namespaces are switched off for ordinary users: sysctl -w kernel.unprivileged_userns_clone=1"
+		return "allow user namespaces for ordinary users: sysctl -w kernel.unprivileged_userns_clone=1"
 	case denied:
-		return "in a container, user namespaces and mounts are denied by default: start it with --security-opt seccomp=unconfined --security-opt apparmor=unconfined, or run bailey on the host; bailey's own file must be executable by all when the gateway is root"
+		return "start the container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined, because containers deny user namespaces and mounts by default; or run bailey on the host. If the gateway is root, everyone must be able to execute bailey's file"
 	case errors.Is(err, unix.EINVAL) && layer == "userns":
-		return "the kernel was built without the namespaces a cage is made of (CONFIG_USER_NS, CONFIG_PID_NS, CONFIG_NET_NS)"
+		return "use a kernel with the namespaces that a jail needs (CONFIG_USER_NS, CONFIG_PID_NS, CONFIG_NET_NS)"
 	}
-	return "the kernel said why; docs/operations.md tells what a cage needs of a host"
+	return "see docs/operations.md for what a jail needs of a host"
 }
 
 // noCgroupError says why cages are watched and have no control group, and the remedy.
 func noCgroupError(why error) error {
 	const alone = "systemd-run --user --scope -p Delegate=yes bailey gateway, or a unit with Delegate=yes"
-	hint := "docs/operations.md tells what control groups need of a host"
+	hint := "see docs/operations.md for what control groups need of a host"
 	switch {
 	case errors.Is(why, errReadOnly), errors.Is(why, unix.EROFS):
-		hint = "control groups are read-only, as in most containers: run bailey on the host, or in a container with a /sys/fs/cgroup that it may write"
+		hint = "run bailey on the host, or in a container with a writable /sys/fs/cgroup: control groups are read-only, as in most containers"
 	case errors.Is(why, unix.EBUSY):
-		hint = "the gateway shares its control group with other processes: bailey gateway stop, and start it in one of its own: " + alone
+		hint = "run bailey gateway stop, and start the gateway in its own control group, which it now shares with other processes: " + alone
 	case errors.Is(why, unix.EACCES), errors.Is(why, unix.EPERM):
-		hint = "nobody gave the gateway a control group: bailey gateway stop, and start it in one of its own: " + alone
+		hint = "run bailey gateway stop, and start the gateway in its own control group, which it lacks: " + alone
 	case errors.Is(why, unix.ENODEV):
-		hint = "the gateway's group has too few controllers: Delegate=cpu memory pids in a drop-in of user@.service gives users all three"
+		hint = "set Delegate=cpu memory pids in a drop-in of user@.service: the gateway's group has too few controllers"
 	}
 	return bailey.Unavailable.Wrap(why, "no control groups for layer cgroup: a watcher bounds memory and tasks", hint)
 }

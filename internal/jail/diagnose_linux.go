@@ -21,7 +21,7 @@ import (
 func (j *Jail) Diagnose(ctx context.Context) []Layer {
 	r, err := j.emptyRun()
 	if err != nil {
-		return []Layer{{Name: "dev-private", How: "looked at the host's devices", Err: err}}
+		return []Layer{{Name: "dev-private", How: "examined the host's devices", Err: err}}
 	}
 	layers, whole := r.tryLayers(ctx)
 	if whole {
@@ -36,11 +36,11 @@ func (j *Jail) Diagnose(ctx context.Context) []Layer {
 // diagnoseLesser reports why calls get the lesser cage, and builds one.
 func (j *Jail) diagnoseLesser(ctx context.Context, full []Layer) []Layer {
 	i := slices.IndexFunc(full, func(l Layer) bool { return l.Err != nil && !errors.Is(l.Err, errUnreached) })
-	why := Layer{Name: "full", How: "built a cage around nothing; calls get the cage landlock",
+	why := Layer{Name: "full", How: "built a jail around nothing; calls get the jail landlock",
 		Err: full[max(i, 0)].Err}
 	l := newLayout()
 	if err := l.addDevices(); err != nil {
-		return []Layer{why, {Name: "landlock", How: "looked at the host's devices", Err: err}}
+		return []Layer{why, {Name: "landlock", How: "examined the host's devices", Err: err}}
 	}
 	r := &run{jail: j, plan: composeLesser(l, j.hostInfo(), bailey.Limits{}, homeDir, true), timeout: probeTime}
 	r.plan.bounds = j.holder.boundsFor(bailey.Limits{})
@@ -50,16 +50,16 @@ func (j *Jail) diagnoseLesser(ctx context.Context, full []Layer) []Layer {
 		const file = "/proc/self/status"
 		layers[i].How = fmt.Sprintf("edition %d kept a tool from reading %s", j.landlock, file)
 		if code, err := j.exitCodeOf(ctx, "cat", file); err != nil || code == 0 {
-			layers[i].Err = bailey.Unavailable.Wrap(err, "layer landlock was set up and a tool could read "+file,
-				"run no calls on this host and report it: see SECURITY.md")
+			layers[i].Err = bailey.Unavailable.Wrap(err, "layer landlock was set up, but a tool could read "+file,
+				"make no calls on this host and report it: see SECURITY.md")
 		}
 	}
 	return append([]Layer{why}, layers...)
 }
 
 // errUnreached marks a layer that was not tried.
-var errUnreached = &bailey.Error{Kind: bailey.Unavailable, Message: "not tried: a layer before it could not be set up",
-	Hint: "cure that one first"}
+var errUnreached = &bailey.Error{Kind: bailey.Unavailable, Message: "not tried: an earlier layer could not be set up",
+	Hint: "fix that layer first"}
 
 // tryLayers builds the cage and sorts its layers: those that were set up, the one that failed, and those that were not
 // reached.
@@ -110,7 +110,7 @@ func (r *run) layerStates(reached int, failed string, err error) []Layer {
 	}
 	var layers []Layer
 	for _, name := range r.plan.layerNames() {
-		l := Layer{Name: name, How: "set up in a cage around nothing"}
+		l := Layer{Name: name, How: "set up in a jail around nothing"}
 		at, hasStep := last[name]
 		switch {
 		case name == failed || reached < 0 && slices.Contains(r.plan.initialLayers(), name):
@@ -132,14 +132,14 @@ func (j *Jail) checkFromInside(ctx context.Context, layers []Layer) []Layer {
 		if text, cage, err = j.outputOf(ctx, "cat", lookedAt...); err == nil {
 			for _, name := range cage.Layers {
 				if !slices.ContainsFunc(layers, func(l Layer) bool { return l.Name == name }) {
-					layers = append(layers, Layer{Name: name, How: "set up in a cage around cat"})
+					layers = append(layers, Layer{Name: name, How: "set up in a jail around cat"})
 				}
 			}
 			return j.checkExecDenied(ctx,
 				compareLayers(layers, cageObservation{ours: ownNamespaces(), theirs: namespaces, text: text}))
 		}
 	}
-	return append(layers, Layer{Name: "proc-private", How: "ran readlink and cat in cages with a /proc of their own", Err: err})
+	return append(layers, Layer{Name: "proc-private", How: "ran readlink and cat in jails with their own /proc", Err: err})
 }
 
 // readLinks returns the targets of symlinks as seen from inside, one per line. Each needs a cage of its own, since
@@ -160,7 +160,7 @@ func (j *Jail) readLinks(ctx context.Context, files []string) (string, error) {
 func (j *Jail) checkExecDenied(ctx context.Context, layers []Layer) []Layer {
 	i := slices.IndexFunc(layers, func(l Layer) bool { return l.Name == "landlock" })
 	if i < 0 {
-		return append(layers, Layer{Name: "landlock", How: "asked the kernel for its edition", Err: errNoLandlock})
+		return append(layers, Layer{Name: "landlock", How: "asked the kernel for its version", Err: errNoLandlock})
 	}
 	env, err := j.tools.findTool("env")
 	if err != nil {
@@ -175,8 +175,8 @@ func (j *Jail) checkExecDenied(ctx context.Context, layers []Layer) []Layer {
 		layers[i].How = fmt.Sprintf("edition %d refused to run %s, a library", j.landlock, f.path)
 		const cannotInvoke = 126 // env(1)
 		if code, err := j.exitCodeOf(ctx, "env", f.path); err != nil || code != cannotInvoke {
-			layers[i].Err = bailey.Unavailable.Wrapf(err, "run no calls on this host and report it: see SECURITY.md",
-				"layer landlock was set up and %s, which is not pinned, could be run (exit code %d)", f.path, code)
+			layers[i].Err = bailey.Unavailable.Wrapf(err, "make no calls on this host and report it: see SECURITY.md",
+				"layer landlock was set up, but %s, which is not pinned, could be run (exit code %d)", f.path, code)
 		}
 		break
 	}
@@ -185,7 +185,7 @@ func (j *Jail) checkExecDenied(ctx context.Context, layers []Layer) []Layer {
 
 var errNoLandlock = &bailey.Error{Kind: bailey.Unavailable,
 	Message: "layer landlock is absent: this kernel has no Landlock, or it is not switched on",
-	Hint:    "use Linux 5.13 or newer and add landlock to the lsm= list of the kernel's command line; until then policy has to accept calls without it"}
+	Hint:    "use Linux 5.13 or newer and add landlock to the lsm= list of the kernel's command line; until then policy must accept calls without it"}
 
 // exitCodeOf returns the exit code of a program in a cage.
 func (j *Jail) exitCodeOf(ctx context.Context, command string, args ...string) (int, error) {
@@ -209,7 +209,7 @@ func (j *Jail) outputOf(ctx context.Context, command string, args ...string) (st
 	exit, err := planned.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: &out, Stderr: &complaint})
 	if err == nil && exit.Code != 0 {
 		err = bailey.Unavailable.Wrapf(errors.New(clipText(complaint.String())), "",
-			"%s ended in its cage with exit code %d", command, exit.Code)
+			"%s exited in its jail with code %d", command, exit.Code)
 	}
 	return out.String(), planned.Cage(), err
 }
@@ -261,8 +261,8 @@ func compareLayers(layers []Layer, s cageObservation) []Layer {
 		}
 		layers[i].How = "seen from inside: " + how
 		if !ok && layers[i].Err == nil {
-			layers[i].Err = bailey.Unavailable.New("layer "+name+" was set up and cannot be seen from inside ("+how+")",
-				"run no calls on this host and report it: see SECURITY.md")
+			layers[i].Err = bailey.Unavailable.New("layer "+name+" was set up but is not visible from inside ("+how+")",
+				"make no calls on this host and report it: see SECURITY.md")
 		}
 	}
 	apart := map[string]bool{}

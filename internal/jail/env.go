@@ -75,18 +75,18 @@ func sealLentFiles(planned []string, files []bailey.LentFile) (held lentFiles, e
 		total += len(f.Value.Reveal())
 		switch {
 		case !slices.Contains(planned, f.Env) || held[f.Env] != nil:
-			return held, bailey.Internal.New(f.Env+" was lent as a file and not planned so", "")
+			return held, bailey.Internal.New(f.Env+" was lent as a file, but not planned as one", "")
 		case total > maxLent:
 			return held, bailey.Invalid.Errorf("bind the credential to a smaller value",
-				"what is lent as files has more than %d bytes with %s", maxLent, f.Env)
+				"the files lent to the call exceed %d bytes with %s", maxLent, f.Env)
 		}
 		if held[f.Env], _, err = sealInMemory(strings.NewReader(f.Value.Reveal())); err != nil {
-			return held, bailey.Unavailable.Wrap(err, "no memory file for "+f.Env, "")
+			return held, bailey.Unavailable.Wrap(err, "cannot create a memory file for "+f.Env, "")
 		}
 	}
 	for _, name := range planned {
 		if held[name] == nil {
-			return held, bailey.Internal.New(name+" was planned as a lent file and not lent", "")
+			return held, bailey.Internal.New(name+" was planned as a lent file but not lent", "")
 		}
 	}
 	return held, nil

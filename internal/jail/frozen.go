@@ -26,7 +26,7 @@ const sealed = unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.
 func (r *run) bindFrozen(l *layout, p bailey.Place) error {
 	var st, held unix.Stat_t
 	if p.File == nil || p.Frozen.File == nil || p.Write {
-		return bailey.Internal.New(p.Path+" is no file that can be frozen", "")
+		return bailey.Internal.New(p.Path+" is not a file that can be frozen", "")
 	}
 	if err := unix.Fstat(int(p.File.Fd()), &st); err != nil {
 		return bailey.Invalid.Wrap(err, p.Path+" cannot be bound", "")
@@ -36,7 +36,7 @@ func (r *run) bindFrozen(l *layout, p bailey.Place) error {
 		err = unix.Fstat(int(p.Frozen.File.Fd()), &held)
 	}
 	if err != nil || seals&sealed != sealed || held.Size != p.Frozen.Size || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return bailey.Internal.Wrap(err, "the copy of "+p.Path+" is not sealed, or of something else", "")
+		return bailey.Internal.Wrap(err, "the copy of "+p.Path+" is not sealed, or belongs to another file", "")
 	}
 	b, err := l.checkedBind(p.Path, &st)
 	if err != nil {
@@ -44,7 +44,7 @@ func (r *run) bindFrozen(l *layout, p bailey.Place) error {
 	}
 	b.attrs, b.frozen = readOnly|inert, p.Frozen
 	if old, ok := l.binds[p.Path]; ok && (old.frozen == nil || old.frozen.File != p.Frozen.File) {
-		return bailey.Conflict.New(p.Path+" is bound twice, as different things", "name it in one input")
+		return bailey.Conflict.New(p.Path+" is bound twice, to different contents", "name it in one input")
 	}
 	if r.frozen[p.Path] == nil {
 		if r.frozen[p.Path], err = duplicateFile(p.Frozen.File); err != nil {
@@ -61,7 +61,7 @@ func (l *layout) checkFrozenPlaces() error {
 	for target, b := range l.binds {
 		if over, ok := l.bindAbove(target); b.frozen != nil && ok {
 			return bailey.Conflict.Errorf("name the directory alone, or a file outside it",
-				"%s lies in %s and cannot be kept as it was", target, over.target)
+				"%s is in %s and cannot be kept unchanged", target, over.target)
 		}
 	}
 	return nil

@@ -23,8 +23,8 @@ func (l *layout) hidePaths(paths []string) (absent []unhidden, err error) {
 	for _, path := range paths {
 		over, ok := l.bindAbove(path)
 		if !ok || over.place == nil || over.attrs&readOnly == 0 || filepath.Clean(path) != path {
-			return nil, bailey.Denied.Errorf("name two places that do not lie in each other",
-				"%q is in no place that is only read, and cannot be hidden", path)
+			return nil, bailey.Denied.Errorf("name two places of which neither contains the other",
+				"%q is in no read-only place, so it cannot be hidden", path)
 		}
 		there, err := plainFile(over.target, path)
 		if err != nil {
@@ -49,7 +49,7 @@ func (r *run) checkStillAbsent() error {
 	for _, u := range r.absent {
 		if there, err := plainFile(u.place, u.path); err != nil || there {
 			return bailey.Conflict.Wrap(err,
-				u.path+" was not there when the call was planned, and has to be hidden now",
+				u.path+" did not exist when the call was planned, but must be hidden now",
 				"call again")
 		}
 	}
@@ -76,8 +76,8 @@ func plainFile(dir, path string) (bool, error) {
 			return false, layerUnavailable("masks", err)
 		case kind != want:
 			what := map[uint32]string{unix.S_IFREG: "file", unix.S_IFDIR: "directory"}[want]
-			return false, bailey.Denied.Errorf("name the place that it leads to, if it is one of its own",
-				"%s is no %s of its own, so %s cannot be hidden", way[i], what, path)
+			return false, bailey.Denied.Errorf("name the target of the link instead, if it is inside the place",
+				"%s is not a %s itself, so %s cannot be hidden", way[i], what, path)
 		}
 	}
 	return true, nil
@@ -100,13 +100,13 @@ func (l *layout) coverSockets(r *run) error {
 		found, whole := searchTree(b.source, &left,
 			func(_ string, kind fs.FileMode) bool { return kind == fs.ModeSocket })
 		if !whole {
-			l.crowded = fmt.Sprintf("%s, beyond the first %d names", b.source, maxWalk)
+			l.crowded = fmt.Sprintf("%s, after the first %d names", b.source, maxWalk)
 		}
 		for _, path := range found {
 			at := filepath.Join(target, path[len(b.source):])
 			if len(l.binds) > maxCovered {
-				return bailey.Denied.Errorf("name a directory without them",
-					"%s holds more sockets than a cage can cover, %s among them", b.source, path)
+				return bailey.Denied.Errorf("name a directory without sockets",
+					"%s contains more sockets than a jail can hide, for example %s", b.source, path)
 			}
 			null := l.binds["/dev/null"]
 			l.binds[at] = bind{source: "/dev/null", target: at, layer: "masks", attrs: readOnly | inert, dev: null.dev,
@@ -141,8 +141,8 @@ func onlyName(path string, st *unix.Stat_t) error {
 		if st.Mode&unix.S_IFMT == unix.S_IFDIR || st.Nlink < 2 {
 			return nil
 		}
-		return bailey.Denied.New(path+" cannot be kept as it is: it has another name, by which it could be changed",
-			"put a copy in its place")
+		return bailey.Denied.New(path+" cannot be kept unchanged: another hard link could change it",
+			"replace it by a copy")
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return linked(path, st)
@@ -157,8 +157,8 @@ func onlyName(path string, st *unix.Stat_t) error {
 		return false
 	})
 	if bad == nil && !whole {
-		bad = bailey.Denied.Errorf("keep what matters of it",
-			"%s cannot be kept as it is: it holds more than %d names", path, maxWalk)
+		bad = bailey.Denied.Errorf("remove files from it that are not needed",
+			"%s cannot be kept unchanged: it contains more than %d names", path, maxWalk)
 	}
 	return bad
 }

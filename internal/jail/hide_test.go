@@ -46,13 +46,13 @@ func TestHide(t *testing.T) {
 		job  bailey.Job
 		says string
 	}{
-		{"through a link", job(false, repo+"/link/config"), "no directory of its own"},
-		{"a link", job(false, repo+"/other/link"), "no file of its own"},
-		{"through a file", job(false, repo+"/file/config"), "no directory of its own"},
-		{"a directory", job(false, repo+"/.git"), "no file of its own"},
-		{"where the tool writes", job(true, config), "no place that is only read"},
-		{"outside", job(false, root+"/beside"), "no place that is only read"},
-		{"upwards", job(false, repo+"/../repo/.git/config"), "no place that is only read"},
+		{"through a link", job(false, repo+"/link/config"), "is not a directory itself"},
+		{"a link", job(false, repo+"/other/link"), "is not a file itself"},
+		{"through a file", job(false, repo+"/file/config"), "is not a directory itself"},
+		{"a directory", job(false, repo+"/.git"), "is not a file itself"},
+		{"where the tool writes", job(true, config), "in no read-only place"},
+		{"outside", job(false, root+"/beside"), "in no read-only place"},
+		{"upwards", job(false, repo+"/../repo/.git/config"), "in no read-only place"},
 	} {
 		if r := ask(t, j, c.job, "show", config); bailey.KindOf(r.err) != bailey.Denied || !strings.Contains(r.err.Error(), c.says) {
 			t.Errorf("%s: %v %q", c.what, r.err, r.out)

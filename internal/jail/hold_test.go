@@ -78,7 +78,7 @@ func TestMemoryInAll(t *testing.T) {
 // TestOverBeforeItBegan checks that a call did not run if its cage ended before there was a tool.
 func TestOverBeforeItBegan(t *testing.T) {
 	exit, err := (&run{plan: &plan{}}).deriveExit(t.Context(), cageResult{over: "the tool used too much"})
-	if exit != never || bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(err.Error(), "too much before it began") {
+	if exit != never || bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(err.Error(), "too much before it started") {
 		t.Errorf("%+v, %v", exit, err)
 	}
 }

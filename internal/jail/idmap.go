@@ -164,7 +164,7 @@ func (j *Jail) cloneDetached(place *os.File, attrs uint64, as mapping) (*os.File
 	attr := unix.MountAttr{Attr_set: attrs | unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(ns.Fd())}
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
 		tree.Close()
-		return nil, bailey.Unavailable.Wrap(err, "no cage: layer binds-noexec: the filesystem of "+place.Name()+" cannot map its owner to the cage's user",
+		return nil, bailey.Unavailable.Wrap(err, "no jail: layer binds-noexec: the filesystem of "+place.Name()+" cannot map its owner to the jail's user",
 			"start bailey as an ordinary user, or keep the workspace on ext4, xfs or btrfs, or on tmpfs from Linux 6.3 on")
 	}
 	return tree, nil

@@ -80,8 +80,8 @@ func New(cfg Config) (*Jail, error) {
 	j.hostGID = j.hostUID
 	if j.hostUID < 1 || j.hostUID == overflowID || // other daemons use overflowID
 		!isIDMapped("/proc/self/uid_map", j.hostUID) || !isIDMapped("/proc/self/gid_map", j.hostUID) {
-		return nil, bailey.Unavailable.Errorf("/proc/self/uid_map must hold that id; start bailey as an ordinary user, or in a user namespace that maps it",
-			"no cage: layer userns: uid %d cannot be a cage's user here", j.hostUID)
+		return nil, bailey.Unavailable.Errorf("add that ID to /proc/self/uid_map; or start bailey as an ordinary user, or in a user namespace that maps it",
+			"no jail: layer userns: uid %d cannot be a jail's user here", j.hostUID)
 	}
 	if last := j.hostUID + maxUIDs - 1; (overflowID < j.hostUID || overflowID > last) &&
 		isIDMapped("/proc/self/uid_map", last) && isIDMapped("/proc/self/gid_map", last) {

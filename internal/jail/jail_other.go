@@ -26,7 +26,7 @@ func New(cfg Config) (*Jail, error) {
 
 // Probe returns an error, because this platform has no cage.
 func (*Jail) Probe(context.Context) error {
-	return bailey.Unavailable.New("this platform has no cage: the jail needs Linux namespaces",
+	return bailey.Unavailable.New("this platform has no jail, which needs Linux namespaces",
 		"run bailey on Linux, or in a Linux virtual machine")
 }
 

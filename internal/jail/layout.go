@@ -193,7 +193,7 @@ func (l *layout) bindPlace(p bailey.Place, file *os.File) error {
 	}
 	if old, ok := l.binds[p.Path]; ok {
 		if (old.dev != b.dev || old.ino != b.ino) || p.Write && old.place == nil {
-			return bailey.Conflict.New(p.Path+" is bound twice, as different things", "name it in one input")
+			return bailey.Conflict.New(p.Path+" is bound twice, to different contents", "name it in one input")
 		}
 		if old.place == nil {
 			return nil // keep the tool's own file as the tool needs it
@@ -212,7 +212,7 @@ func (l *layout) checkedBind(path string, st *unix.Stat_t) (bind, error) {
 	for _, own := range []string{tmpDir, homeDir, bailey.FetchedDir, emptyDir, nothing, copyDir, frozenDir, lentDir,
 		"/dev", "/proc", "/sys"} {
 		if containsPath(path, own) {
-			return bind{}, bailey.Denied.New(path+" is not bound: it would cover the cage's own "+own,
+			return bind{}, bailey.Denied.New(path+" is not bound: it would cover the jail's own "+own,
 				"name a directory below it")
 		}
 	}
@@ -223,8 +223,8 @@ func (l *layout) checkedBind(path string, st *unix.Stat_t) (bind, error) {
 	}
 	for _, m := range l.masks {
 		if containsPath(m, path) {
-			return bind{}, bailey.Denied.New(path+" is masked: no cage may show it",
-				"keep what the call needs outside "+m)
+			return bind{}, bailey.Denied.New(path+" is masked: a jail must not show it",
+				"keep the files of the call outside "+m)
 		}
 	}
 	kind := st.Mode & unix.S_IFMT

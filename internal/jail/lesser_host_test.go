@@ -144,7 +144,7 @@ func TestNoCageAtAll(t *testing.T) {
 	}
 	behind(t, unix.EPERM, true, append(mounting, unix.SYS_UNSHARE, unix.SYS_LANDLOCK_CREATE_RULESET)...)
 	r := ask(t, plainJail(t, Config{}), bailey.Job{}, "exit", "0")
-	if r.exit.Code != bailey.NeverRan || bailey.KindOf(r.err) != bailey.Unavailable || !strings.Contains(r.err.Error(), "neither namespaces nor enough of Landlock") ||
+	if r.exit.Code != bailey.NeverRan || bailey.KindOf(r.err) != bailey.Unavailable || !strings.Contains(r.err.Error(), "neither namespaces nor a sufficient Landlock") ||
 		!strings.Contains(bailey.HintOf(r.err), "seccomp=unconfined") || !strings.Contains(bailey.HintOf(r.err), "lsm=") {
 		t.Errorf("%+v (%s)", r, bailey.HintOf(r.err))
 	}

@@ -38,9 +38,9 @@ func (j *Jail) chooseCage(ctx context.Context) (lesser string, err error) {
 	}
 	if err != nil {
 		if j.landlock < leastEdition {
-			return "", bailey.Unavailable.Wrap(err, "no cage: neither namespaces nor enough of Landlock can be had here",
+			return "", bailey.Unavailable.Wrap(err, "no jail: neither namespaces nor a sufficient Landlock is available here",
 				bailey.HintOf(err)+
-					"; or, for the cage landlock, use Linux 6.2 or newer with landlock in the lsm= list of its command line")
+					"; or, for the jail landlock, use Linux 6.2 or newer with landlock in the lsm= list of its command line")
 		}
 		j.lesser = strings.Join(strings.Fields(err.Error()+"; "+bailey.HintOf(err)), " ")
 	}
@@ -147,7 +147,7 @@ func (l *layout) addGrants(p *plan, r ruleset) (reach []step) {
 // checkEnforceable refuses a layout that Landlock cannot enforce: it grants rights on a tree and cannot take any away beneath.
 func (l *layout) checkEnforceable(j *Jail) error {
 	if l.proc {
-		return bailey.Unavailable.New("no cage: layer proc-private: without namespaces there is no /proc of the call's own",
+		return bailey.Unavailable.New("no jail: layer proc-private: without namespaces the call cannot have its own /proc",
 			"use a capability that needs no /proc, or a host with namespaces: "+j.lesser)
 	}
 	for _, m := range l.masks {
@@ -155,28 +155,28 @@ func (l *layout) checkEnforceable(j *Jail) error {
 		if info, err := os.Lstat(m); !ok || os.IsNotExist(err) || err == nil && info.Mode()&os.ModeSymlink != 0 {
 			continue // the target of a symlink is a mask of its own
 		}
-		return bailey.Denied.New(m+" is masked, lies in "+over.target+" and cannot be hidden without namespaces",
+		return bailey.Denied.New(m+" is masked, is in "+over.target+" and cannot be hidden without namespaces",
 			"keep "+m+" out of the workspace, or use a host with namespaces: "+j.lesser)
 	}
 	if len(l.lent) > 0 {
-		return bailey.Unavailable.New("no cage: layer tmp-private: without mounts no file can be lent in memory: "+
+		return bailey.Unavailable.New("no jail: layer tmp-private: without mounts no file can be lent in memory: "+
 			l.lent[0],
 			"use a host with namespaces: "+j.lesser)
 	}
 	for target, b := range l.binds {
 		if b.frozen != nil {
 			return bailey.Denied.New(target+
-				" cannot be kept as a person was shown it: without mounts no copy can take its place",
+				" cannot be kept as a person was shown it: without mounts no copy can replace it",
 				"use a host with namespaces: "+j.lesser)
 		}
 		if b.copy != nil {
 			return bailey.Denied.New(target+
-				" is not run: others than root can write it, and without mounts no copy can take its place",
-				"install the program as root, its directories too, or use a host with namespaces: "+j.lesser)
+				" is not run: users other than root can write it, and without mounts no copy can replace it",
+				"install the program and its directories as root, or use a host with namespaces: "+j.lesser)
 		}
 		if b.dir && (containsPath(target, j.nests) || containsPath(j.nests, target)) {
-			return bailey.Denied.New(target+" is not shown: it holds the private directories of calls",
-				"name a directory below it, or set TMPDIR to one elsewhere for the gateway")
+			return bailey.Denied.New(target+" is not shown: it contains the private directories of calls",
+				"name a directory below it, or set TMPDIR of the gateway to one elsewhere")
 		}
 	}
 	return nil

@@ -392,7 +392,7 @@ func TestLesserRunsNoCopies(t *testing.T) {
 	copyFile(t, probe, mine)
 	os.Chown(mine, stranger, strangers)
 	for _, job := range []bailey.Job{{Command: mine}, {Command: probe, Exec: []string{mine}}} {
-		if _, err := j.Plan(t.Context(), job); bailey.KindOf(err) != bailey.Denied || !strings.Contains(bailey.HintOf(err), "install the program as root") {
+		if _, err := j.Plan(t.Context(), job); bailey.KindOf(err) != bailey.Denied || !strings.Contains(bailey.HintOf(err), "install the program and its directories as root") {
 			t.Errorf("%+v: %v (%s)", job, err, bailey.HintOf(err))
 		}
 	}
@@ -409,7 +409,7 @@ func TestLesserUnreachable(t *testing.T) {
 		ok     bool
 	}{{shown(t, closed, false), false}, {shown(t, open, false), true}, {shown(t, open, true), false}} {
 		r := ask(t, j, bailey.Job{Places: c.places}, "exit", "0")
-		if (r.err == nil) != c.ok || r.err != nil && (r.exit.Code != bailey.NeverRan || !strings.Contains(r.err.Error(), "may not reach")) {
+		if (r.err == nil) != c.ok || r.err != nil && (r.exit.Code != bailey.NeverRan || !strings.Contains(r.err.Error(), "cannot access")) {
 			t.Errorf("%s, write %t: %+v", c.places[0].Path, c.places[0].Write, r)
 		}
 	}

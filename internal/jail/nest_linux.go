@@ -113,7 +113,7 @@ func openNests(dir string, create bool) (*os.File, error) {
 
 func foreignOwnerError(dir string, err error) error {
 	return bailey.Unavailable.Wrap(err, dir+" belongs to another user",
-		"remove it, or set TMPDIR to a directory of your own")
+		"remove it, or set TMPDIR to a directory that you own")
 }
 
 // sweepNests removes the nests of killed gateways, whose locks are free.

@@ -145,7 +145,7 @@ func TestNestsRefused(t *testing.T) {
 		if err == nil {
 			n.removeDir()
 			t.Errorf("%s was used", p)
-		} else if !strings.Contains(err.Error(), "tmp-private") || p != link && !strings.Contains(bailey.HintOf(err), "directory of your own") {
+		} else if !strings.Contains(err.Error(), "tmp-private") || p != link && !strings.Contains(bailey.HintOf(err), "directory that you own") {
 			t.Errorf("%v (%s)", err, bailey.HintOf(err))
 		}
 	}
@@ -164,7 +164,7 @@ func TestNestsOfAnotherUser(t *testing.T) {
 		_, err := newNest(squat, 0, 0)
 		done <- err
 	}()
-	wants(t, <-done, "tmp-private", "directory of your own")
+	wants(t, <-done, "tmp-private", "directory that you own")
 }
 
 func TestStatusField(t *testing.T) {

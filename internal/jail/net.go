@@ -52,12 +52,12 @@ func (r *run) addNetwork(l *layout, n *bailey.Network) error {
 		return nil
 	}
 	if r.lesser != "" {
-		return bailey.Unavailable.New("no cage: layer netns: without a network namespace a tool could reach every host",
+		return bailey.Unavailable.New("no jail: layer netns: without a network namespace a tool could reach every host",
 			"use a host with namespaces: "+r.lesser)
 	}
 	if len(n.Listen) > maxListeners {
 		return bailey.Invalid.Errorf("name fewer hosts",
-			"a cage listens on at most %d sockets, and this call wants %d", maxListeners, len(n.Listen))
+			"a jail can listen on at most %d sockets, but this call needs %d", maxListeners, len(n.Listen))
 	}
 	for _, s := range n.Listen {
 		if _, _, err := parseListenAddr(s); err != nil {
@@ -70,7 +70,7 @@ func (r *run) addNetwork(l *layout, n *bailey.Network) error {
 		a, err := netip.ParseAddr(h.Address)
 		if err != nil || !a.Is4() || !a.IsLoopback() || h.Name == "" ||
 			strings.ContainsFunc(h.Name, func(r rune) bool { return r <= ' ' || r == '#' || r > '~' }) {
-			return bailey.Internal.Errorf("", "no line of a cage's hosts: %q %q", h.Address, h.Name)
+			return bailey.Internal.Errorf("", "invalid entry for the jail's hosts file: %q %q", h.Address, h.Name)
 		}
 		fmt.Fprintf(&hosts, "%s %s\n", h.Address, h.Name)
 	}
@@ -93,7 +93,7 @@ func parseListenAddr(s bailey.Listen) (at netip.AddrPort, path string, err error
 			return at, s.Address, nil
 		}
 	}
-	return at, "", bailey.Internal.Errorf("", "a cage cannot listen on %s %q", s.Network, s.Address)
+	return at, "", bailey.Internal.Errorf("", "a jail cannot listen on %s %q", s.Network, s.Address)
 }
 
 // addListenSteps adds the steps that make the sockets, while the root is still writable.
@@ -131,18 +131,18 @@ func (l *layout) addTrustFile(p *plan) {
 // attachNetwork takes the other side of the network. It must be there if the plan has sockets, and only then.
 func (r *run) attachNetwork(way bailey.Way) error {
 	if (way != nil) != (r.net != nil && len(r.net.Listen) > 0) {
-		return bailey.Internal.New("a network is not what this run was planned with", "")
+		return bailey.Internal.New("the run was planned without this network", "")
 	}
 	if r.way = way; way == nil || !r.net.Trust {
 		return nil
 	}
 	text := way.Trusted()
 	if len(text) > maxTrust {
-		return bailey.Invalid.Errorf("trust fewer", "the authorities to trust have more than %d bytes", maxTrust)
+		return bailey.Invalid.Errorf("trust fewer", "the trusted CA certificates exceed %d bytes", maxTrust)
 	}
 	file, _, err := sealInMemory(bytes.NewReader(text))
 	if err != nil {
-		return bailey.Unavailable.Wrap(err, "no memory file for the authorities to trust", "")
+		return bailey.Unavailable.Wrap(err, "cannot create a memory file for the trusted CA certificates", "")
 	}
 	r.loan[trusted] = file
 	return nil
@@ -227,7 +227,7 @@ func (o *networkPeer) stopServing() error {
 		return nil // if the cage was never built, its own error says so
 	}
 	if err := <-served; err != nil && !errors.Is(err, context.Canceled) {
-		return bailey.Unavailable.Wrap(err, "the network of the cage broke", "what the tool did until then it did")
+		return bailey.Unavailable.Wrap(err, "the network of the jail failed", "the tool ran until then")
 	}
 	return nil
 }

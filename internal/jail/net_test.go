@@ -279,7 +279,7 @@ func TestNetworkBreaks(t *testing.T) {
 	}
 	defer run.Close()
 	exit, err := run.Start(t.Context(), bailey.Lent{Way: &echo{fail: errors.New("a fault")}}, bailey.Streams{})
-	if exit.Code == bailey.NeverRan || !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "the network of the cage broke") {
+	if exit.Code == bailey.NeverRan || !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "the network of the jail failed") {
 		t.Errorf("%+v %v", exit, err)
 	}
 }

@@ -118,8 +118,8 @@ func (p *plan) checkedText() (string, error) {
 		n += strings.Count(text, twice)
 	}
 	if n > bailey.PlanCap {
-		return "", bailey.Invalid.Errorf("name fewer paths, or some that lie less deep",
-			"the plan of the cage takes %d bytes, and %d fit into the ledger", n, bailey.PlanCap)
+		return "", bailey.Invalid.Errorf("name fewer paths, or paths of less depth",
+			"the plan of the jail has %d bytes, but at most %d fit into the ledger", n, bailey.PlanCap)
 	}
 	return text, nil
 }

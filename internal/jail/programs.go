@@ -176,13 +176,13 @@ func (c *copies) reserveSpace(path string, size int64) error {
 		limit = maxCopies
 	}
 	if size > limit {
-		return bailey.Unavailable.Errorf("install it as root, its directories too, then it needs no copy",
-			"%s has %d bytes, others than root can write it, and of such files a cage gets a copy of at most %d", path, size, limit)
+		return bailey.Unavailable.Errorf("install it as root, with its directories, so that it needs no copy",
+			"%s has %d bytes and can be written by users other than root; a jail copies such files up to %d bytes", path, size, limit)
 	}
 	for c.total+size > limit {
 		if !c.evictOldest() {
 			return bailey.Unavailable.Errorf("call again when they have ended, or install it as root",
-				"no room for a copy of %s: calls under way use %d bytes of such copies", path, c.total)
+				"cannot copy %s: running calls use %d bytes for such copies", path, c.total)
 		}
 	}
 	c.total += size
@@ -228,8 +228,8 @@ func duplicateSealed(path string, id ident) (*copied, error) {
 	h := sha256.New()
 	memory, n, err := sealInMemory(io.TeeReader(io.LimitReader(f, id.size+1), h))
 	if err != nil {
-		return nil, bailey.Unavailable.Wrap(err, "no memory file for a copy of "+path,
-			"install it as root, its directories too, then it needs no copy")
+		return nil, bailey.Unavailable.Wrap(err, "cannot create a memory file for a copy of "+path,
+			"install it as root, with its directories, so that it needs no copy")
 	}
 	if n != id.size {
 		memory.Close()
@@ -268,5 +268,5 @@ func createMemfd() (*os.File, error) {
 
 // changedError returns the error that a file differs from the one that was checked.
 func changedError(path string, err error) error {
-	return bailey.Conflict.Wrap(err, path+" is no longer what was checked", "call again")
+	return bailey.Conflict.Wrap(err, path+" has changed since it was checked", "call again")
 }

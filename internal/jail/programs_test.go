@@ -140,11 +140,11 @@ func TestScriptsThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"#!/bin/sh\r\n": "carriage return", "#!/bin/sh -e\r\n": "carriage return", "#!/bin/\x1bsh\n": "control character",
 		"#!sh\n": "plain absolute path", "#!bin/sh\n": "plain absolute path", "#!/bin/../bin/sh\n": "plain absolute path", "#!": "plain absolute path",
-		"#!/usr/bin/env\n": "no program", "#!/usr/bin/env sh -e\n": "more than a name", "#!/usr/bin/env -i sh\n": "more than a name",
-		"#!/usr/bin/env -S A=b sh\n": "more than a name", "#!/usr/bin/env -S \"sh\"\n": "more than a name",
-		"#!/usr/bin/env ../sh\n": "is missing", "#!/usr/bin/env no-such-program\n": "is missing", "#!/no/such\n": "is not there",
+		"#!/usr/bin/env\n": "without a program", "#!/usr/bin/env sh -e\n": "only a name", "#!/usr/bin/env -i sh\n": "only a name",
+		"#!/usr/bin/env -S A=b sh\n": "only a name", "#!/usr/bin/env -S \"sh\"\n": "only a name",
+		"#!/usr/bin/env ../sh\n": "is missing", "#!/usr/bin/env no-such-program\n": "is missing", "#!/no/such\n": "does not exist",
 		"#!" + dir + "\n": "cannot be run", "#!/etc/passwd\n": "cannot be run",
-		"#!" + filepath.Join(dir, "script") + "\n": "and so on",
+		"#!" + filepath.Join(dir, "script") + "\n": "is also a script",
 	} {
 		path := put(t, filepath.Join(dir, "script"), text, 0o755)
 		_, err := j.Plan(t.Context(), bailey.Job{Command: path})

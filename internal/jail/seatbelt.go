@@ -146,9 +146,9 @@ func (f condition) quoteText() (string, error) {
 	switch {
 	case t == "" || !utf8.ValidString(t) || strings.ContainsFunc(t, unicode.IsControl):
 		return "", bailey.Denied.Errorf("give it a name without control characters, in UTF-8",
-			"%q cannot stand in a sandbox profile", t)
+			"%q is not allowed in a sandbox profile", t)
 	case isPath && (t[0] != '/' || t == "/" || path.Clean(t) != t):
-		return "", bailey.Invalid.Errorf("name a file or directory by its whole path",
+		return "", bailey.Invalid.Errorf("name a file or directory by its absolute path",
 			"%q is not a canonical absolute path below the root", t)
 	}
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(t) + `"`, nil

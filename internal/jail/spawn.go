@@ -195,7 +195,7 @@ func (c *child) killCage() {
 func encodeStartRequest(steps []inside.Step) ([]byte, error) {
 	b := inside.Encode(make([]byte, 4, 8192), steps)
 	if len(b)-4 > inside.MaxBytes {
-		return nil, bailey.Invalid.New("arguments and environment are larger than a program can be given",
+		return nil, bailey.Invalid.New("arguments and environment exceed the limit for a program",
 			"pass large inputs as files")
 	}
 	binary.LittleEndian.PutUint32(b, uint32(len(b)-4))

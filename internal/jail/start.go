@@ -74,10 +74,10 @@ func (r *run) Close() error {
 // tool may end by itself. A reader in s.Stdin may be read once more after Start returns.
 func (r *run) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 	if r.started.Swap(true) || r.places == nil {
-		return never, bailey.Conflict.New("this run was started already, or closed", "")
+		return never, bailey.Conflict.New("this run was already started or closed", "")
 	}
 	if r.tty != (s.TTY != nil) {
-		return never, bailey.Internal.New("a terminal is not what this run was planned with", "")
+		return never, bailey.Internal.New("the run was planned without this terminal", "")
 	}
 	env, err := cageRules.addLent(r.env, r.plan.lent, lent.Env)
 	if err != nil {
@@ -110,7 +110,7 @@ func (r *run) runInCage(ctx context.Context, words []string, s bailey.Streams) (
 	}
 	p, err := openStreams(s)
 	if err != nil {
-		return never, bailey.Unavailable.Wrap(err, "no pipes for the tool's streams", "")
+		return never, bailey.Unavailable.Wrap(err, "cannot create pipes for the tool's streams", "")
 	}
 	p.feedStdin(s)
 	e, begun := r.jail.warm.serve(ctx, r, words, s, p)
@@ -168,8 +168,8 @@ func (r *run) sendRequest(words []string, p *pipes,
 	}
 	defer func() {
 		if lerr := leave(); lerr != nil && err == nil {
-			err = bailey.Internal.Wrap(lerr, "the call's private directory could not be removed",
-				"see what holds "+r.nest.path+"; the next gateway removes it")
+			err = bailey.Internal.Wrap(lerr, "cannot remove the call's private directory",
+				"check what uses "+r.nest.path+"; the next gateway removes it")
 		}
 	}()
 	if err := r.numberDescriptors(steps); err != nil {
@@ -296,7 +296,7 @@ func (r *run) deriveExit(ctx context.Context, e cageResult) (bailey.Exit, error)
 	switch {
 	case e.failed:
 		if e.step >= len(r.plan.steps) {
-			return never, bailey.Internal.New("the cage reported a step that it was not given", "")
+			return never, bailey.Internal.New("the jail reported a step that is not in its plan", "")
 		}
 		return never, stepError(r.plan.steps[e.step], e.errno)
 	case e.started && e.exited:
@@ -306,17 +306,17 @@ func (r *run) deriveExit(ctx context.Context, e cageResult) (bailey.Exit, error)
 	case e.started:
 		return bailey.Exit{Code: 128 + int(unix.SIGKILL), TimedOut: e.timedOut, Over: e.over}, nil
 	case e.over != "":
-		return never, bailey.Unavailable.New(e.over+" before it began", "raise memoryMiB or tasks in the manifest")
+		return never, bailey.Unavailable.New(e.over+" before it started", "raise memoryMiB or tasks in the manifest")
 	case e.cancelled:
 		return never, context.Cause(ctx)
 	case e.timedOut:
-		return never, bailey.Unavailable.New("the time was up before the cage was built", "")
+		return never, bailey.Unavailable.New("the time was up before the jail was built", "")
 	}
 	if r.plan.lesser {
 		return never, layerUnavailable("init-guarded",
-			fmt.Errorf("the keeper ended before it could say why: %s", e.last))
+			fmt.Errorf("the supervisor ended without a reason: %s", e.last))
 	}
-	return never, layerUnavailable("pidns", fmt.Errorf("PID 1 ended before it could say why: %s", e.last))
+	return never, layerUnavailable("pidns", fmt.Errorf("PID 1 ended without a reason: %s", e.last))
 }
 
 // wireSteps returns the plan for PID 1. The caller may change the steps.

@@ -162,8 +162,8 @@ func (t *tool) followScripts(w *walk) (object, error) {
 		}
 		t.run = append(words, t.run...)
 	}
-	return object{}, bailey.Unavailable.New(t.run[len(t.run)-1]+" is a script whose interpreter is a script, and so on",
-		"name a program as the interpreter")
+	return object{}, bailey.Unavailable.New(t.run[len(t.run)-1]+" is a script whose interpreter is also a script",
+		"use a program as the interpreter")
 }
 
 // resolveShebang returns the absolute path that a first line leads to, and its arguments. If the line starts env(1), leads
@@ -176,17 +176,17 @@ func resolveShebang(path string, line []string) (words []string, env string, err
 	name := line[0]
 	switch {
 	case strings.ContainsFunc(strings.Join(line, " "), func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
-		return nil, "", no("holds a control character; lines end in a newline alone, not in a carriage return")
+		return nil, "", no("contains a control character; lines must end in a newline only, not in a carriage return")
 	case !filepath.IsAbs(name) || filepath.Clean(name) != name:
-		return nil, "", no(fmt.Sprintf("names %q, which is no plain absolute path", name))
+		return nil, "", no(fmt.Sprintf("names %q, which is not a plain absolute path", name))
 	case name != "/usr/bin/env" && name != "/bin/env":
 		return line, "", nil
 	case len(line) == 1:
-		return nil, "", no("names env and no program for it")
+		return nil, "", no("names env without a program")
 	}
 	words, ok := envWords(line[1])
 	if !ok {
-		return nil, "", no(fmt.Sprintf("gives env %q, which is more than a name or -S and plain words", line[1]))
+		return nil, "", no(fmt.Sprintf("gives env %q, but only a name, or -S and plain words, is supported", line[1]))
 	}
 	if words[0], err = lookUpCommand(words[0], searchPath); err != nil {
 		return nil, "", bailey.KindOf(err).Wrap(err, "the interpreter of "+path+" is missing", bailey.HintOf(err))
@@ -201,11 +201,11 @@ func unfitProgram(path string, err error) error {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, fs.ErrNotExist):
-		return bailey.Unavailable.Wrap(err, path+" is not there",
+		return bailey.Unavailable.Wrap(err, path+" does not exist",
 			"install it, or name another program, in the manifest or in the script's first line")
 	}
-	return bailey.Unavailable.Wrap(err, path+" cannot be run in a cage",
-		"a cage runs ELF programs, and scripts that begin with #!, that are marked as executable (chmod +x) and that the gateway may read")
+	return bailey.Unavailable.Wrap(err, path+" cannot be run in a jail",
+		"use an ELF program, or a script that begins with #!; it must be executable (chmod +x) and readable by the gateway")
 }
 
 // lineBytes is how much of a file the kernel reads to determine its format (BINPRM_BUF_SIZE, linux/binfmts.h).

@@ -72,7 +72,7 @@ func TestWatchLosesSight(t *testing.T) {
 		t.Errorf("without news it waits %v", w.lost)
 	}
 	w.lost = short
-	if over := w.measureUntilOver(); !strings.Contains(over, "lost sight") {
+	if over := w.measureUntilOver(); !strings.Contains(over, "cannot see") {
 		t.Errorf("nobody said that it has ended: %q", over)
 	}
 	close(w.stop)

@@ -57,12 +57,12 @@ func (e envRules) checkVariable(v string) (string, error) {
 	name, value, ok := strings.Cut(v, "=")
 	switch {
 	case !ok:
-		return "", bailey.Invalid.New("an environment variable lacks its value", "write it as NAME=value")
+		return "", bailey.Invalid.New("an environment variable has no value", "write it as NAME=value")
 	case !isValidName(name):
 		return "", bailey.Invalid.Errorf("names are letters, digits and _, and do not begin with a digit",
-			"%q is no environment name", name)
+			"%q is not an environment variable name", name)
 	case strings.Contains(value, "\x00"):
-		return "", bailey.Invalid.New("the value of "+name+" holds a NUL", "")
+		return "", bailey.Invalid.New("the value of "+name+" contains a NUL byte", "")
 	case slices.ContainsFunc(e.fixed, func(f string) bool { return e.same(f, name) }):
 		return "", bailey.Invalid.New(name+" is set for each call and cannot be chosen", "leave "+name+" out")
 	}

@@ -31,7 +31,7 @@ func (r *run) addAgentSandbox(l *layout, w *bailey.Wall) error {
 		return nil
 	}
 	if r.lesser != "" {
-		return bailey.Unavailable.New("no cage: layer mountns: without namespaces an agent has no wall around it",
+		return bailey.Unavailable.New("no jail: layer mountns: an agent jail needs namespaces",
 			"use a host with namespaces: "+r.lesser)
 	}
 	l.wall = w
@@ -84,12 +84,12 @@ func (r *run) bindKeptDir(l *layout, p bailey.Place, at string, runs bool) error
 	for target, b := range l.binds {
 		// if one contains the other, kept files could be changed through it
 		if b.place != nil && (containsPath(p.Path, b.source) || containsPath(b.source, p.Path)) {
-			return bailey.Conflict.Errorf("name another home",
-				"the home %s and %s lie in each other", p.Path, b.source)
+			return bailey.Conflict.Errorf("use another home",
+				"the home %s and %s contain one another", p.Path, b.source)
 		}
 		if containsPath(at, target) {
-			return bailey.Unavailable.Errorf("work without a home that is kept, or move the directory",
-				"%s lies where the cage has its home, %s", target, at)
+			return bailey.Unavailable.Errorf("work without --keep-home, or move the directory",
+				"%s is in the place of the jail's home, %s", target, at)
 		}
 	}
 	file, err := duplicateFile(p.File)
@@ -110,10 +110,10 @@ func (r *run) bindKeptDir(l *layout, p bailey.Place, at string, runs bool) error
 	case err != nil:
 		return err
 	case !b.dir:
-		return bailey.Invalid.New(p.Path+" is no directory, so it is no home", "")
+		return bailey.Invalid.New(p.Path+" is not a directory, so it cannot be a home", "")
 	case l.maskedBeneath(p.Path) != "":
-		return bailey.Denied.New(p.Path+" is no home: it would show "+l.maskedBeneath(p.Path),
-			"name a directory with nothing masked in it")
+		return bailey.Denied.New(p.Path+" cannot be a home: it would show "+l.maskedBeneath(p.Path),
+			"name a directory that contains nothing masked")
 	}
 	b.place, b.attrs, b.target = file, inert, at
 	if !p.Write {
@@ -147,7 +147,7 @@ func (r *run) hostTree(l *layout, t bailey.Tree) error {
 		err = unix.Lstat(real, &st)
 	}
 	if err != nil {
-		return bailey.Unavailable.Wrap(err, t.Path+" cannot be shown to the agent", "leave out what is not there")
+		return bailey.Unavailable.Wrap(err, t.Path+" cannot be shown to the agent", "leave out paths that do not exist")
 	}
 	at := real
 	if t.At != "" {
@@ -169,7 +169,7 @@ func (r *run) hostTree(l *layout, t bailey.Tree) error {
 	l.addSymlinks(links)
 	if over, ok := l.bindAbove(at); ok && over.isWritable() && (at != real || over.isRelocated()) {
 		return bailey.Denied.Errorf("",
-			"%s is not shown at %s: that lies in %s, which is written", t.Path, at, over.target)
+			"%s is not shown at %s: that is in %s, which is writable", t.Path, at, over.target)
 	} else if ok && over.isWritable() {
 		if err := l.pinParents(at, over); err != nil {
 			return err
@@ -184,7 +184,7 @@ func (r *run) hostTree(l *layout, t bailey.Tree) error {
 			l.binds[at] = b // replaces a bind that could only be read
 			return l.coverBeneath(real, at)
 		}
-		return bailey.Conflict.New(at+" is in the cage twice, as different things", "leave one of them out")
+		return bailey.Conflict.New(at+" is in the jail twice, with different contents", "leave one of them out")
 	}
 	l.binds[at] = b
 	return l.coverBeneath(real, at)
@@ -209,7 +209,7 @@ func (l *layout) checkTreePath(real, at string) error {
 	for _, o := range own {
 		if containsPath(at, o) {
 			return bailey.Denied.Errorf("name directories below it",
-				"%s is not shown at %s: it would cover the cage's own %s", real, at, o)
+				"%s is not shown at %s: it would cover the jail's own %s", real, at, o)
 		}
 	}
 	return nil
@@ -222,7 +222,7 @@ func (l *layout) coverBeneath(real, at string) error {
 		return nil
 	}
 	if m := l.maskedBeneath(real); m != "" {
-		return bailey.Denied.Errorf("show it where it is, or what is needed of it",
+		return bailey.Denied.Errorf("show it at its own path, or show only the needed part",
 			"%s is not shown at %s: %s in it is masked", real, at, m)
 	}
 	return nil
@@ -270,14 +270,14 @@ func (l *layout) protectPaths(paths []string) error {
 	for _, path := range slices.Sorted(slices.Values(paths)) {
 		over, ok := l.bindAbove(path)
 		if !filepath.IsAbs(path) || filepath.Clean(path) != path || !ok || over.isRelocated() {
-			return bailey.Invalid.Errorf("", "%q is in no place, and cannot be kept as it is", path)
+			return bailey.Invalid.Errorf("", "%q is in no place, so it cannot be kept unchanged", path)
 		}
 		if !over.isWritable() || slices.ContainsFunc(l.masks, func(m string) bool { return containsPath(m, path) }) {
 			continue // it cannot change, or is not shown
 		}
 		if _, is := l.binds[path]; is {
 			if b := l.binds[path]; b.isWritable() {
-				return bailey.Conflict.New(path+" is to be written, and to be kept as it is", "")
+				return bailey.Conflict.New(path+" cannot be both writable and kept unchanged", "")
 			}
 			continue
 		}
@@ -313,12 +313,12 @@ func (l *layout) statKept(path string) (*unix.Stat_t, error) {
 	kind := st.Mode & unix.S_IFMT
 	switch {
 	case err != nil:
-		return nil, bailey.Unavailable.Wrap(err, path+" cannot be kept as it is", "leave out what is not there")
+		return nil, bailey.Unavailable.Wrap(err, path+" cannot be kept unchanged", "leave out paths that do not exist")
 	case real != path:
-		return nil, bailey.Denied.Errorf("put in its place what it leads to",
-			"%s cannot be kept as it is: %s is a symbolic link", path, links[0].path)
+		return nil, bailey.Denied.Errorf("replace it by the target of the link",
+			"%s cannot be kept unchanged: %s is a symbolic link", path, links[0].path)
 	case kind != unix.S_IFDIR && kind != unix.S_IFREG:
-		return nil, bailey.Denied.New(path+" is neither a file nor a directory, and cannot be kept as it is", "")
+		return nil, bailey.Denied.New(path+" is neither a file nor a directory, and cannot be kept unchanged", "")
 	}
 	return &st, nil
 }
@@ -467,7 +467,7 @@ func withSearchPath(env []string, w *bailey.Wall) ([]string, error) {
 	}
 	for _, dir := range strings.Split(w.Path, ":") {
 		if !filepath.IsAbs(dir) || strings.Contains(dir, "\x00") {
-			return nil, bailey.Invalid.Errorf("leave it out: what it means depends on where the agent stands",
+			return nil, bailey.Invalid.Errorf("leave it out: its meaning depends on the current directory",
 				"%q in the search path is not an absolute directory", dir)
 		}
 	}

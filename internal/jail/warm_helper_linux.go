@@ -92,10 +92,10 @@ func (h *helper) sendAndVerifyPlan(sum []byte, steps []inside.Step, files []*os.
 		_, err = io.ReadFull(h.stream, back[:])
 	}
 	if err != nil {
-		return fmt.Errorf("the helper did not build what stands: %w", err)
+		return fmt.Errorf("the helper built something other than planned: %w", err)
 	}
 	if !bytes.Equal(back[:], sum) {
-		return errors.New("the helper has another plan than was meant")
+		return errors.New("the helper has another plan than the requested one")
 	}
 	h.base = uint64(x) | uint64(y)<<32
 	return nil
@@ -179,7 +179,7 @@ func (h *helper) armCage() error {
 }
 
 // errUnbuilt marks a helper's own report that it has started no tool.
-var errUnbuilt = errors.New("the helper could not build a cage")
+var errUnbuilt = errors.New("the helper could not build a jail")
 
 // waitUntilParked waits until the armed cage has its pending tool, and opens the lists of the processes in it.
 func (h *helper) waitUntilParked() error {
@@ -195,7 +195,7 @@ func (h *helper) waitUntilParked() error {
 	case inside.Failed:
 		return fmt.Errorf("%w: step %d, %w", errUnbuilt, x, unix.Errno(y))
 	default:
-		return errors.New("the helper speaks out of turn")
+		return errors.New("the helper sent an unexpected message")
 	}
 	h.parked, h.lists = true, listsOf(h.process.Pid)
 	return nil
@@ -220,7 +220,7 @@ func (h *helper) removeCage() error {
 	h.leash = nil
 	kind, _, _, err := h.readReport()
 	if err == nil && kind != inside.Gone {
-		err = errors.New("the helper did not take its cage apart")
+		err = errors.New("the helper did not remove its jail")
 	}
 	h.parked = false
 	h.lists.close()

@@ -248,7 +248,7 @@ func (w *helperPool) recordFailure(digest string, err error) {
 	w.failed[digest] = f
 	w.mu.Unlock()
 	if f.times == lenience && w.warn != nil {
-		w.warn(fmt.Errorf("calls of plan %.12s are without a warm helper for now: %w", digest, err))
+		w.warn(fmt.Errorf("calls of plan %.12s have no warm helper for now: %w", digest, err))
 	}
 }
 
@@ -363,7 +363,7 @@ func (w *helperPool) startFor(r *run) {
 		return
 	}
 	if textDigest(r.plan.String()) != r.cage.PlanDigest { // a helper is identified by the plan it was built from
-		w.finishStart(r.cage.PlanDigest, nil, errors.New("the plan is no longer the one that was digested"))
+		w.finishStart(r.cage.PlanDigest, nil, errors.New("the plan has changed since its digest was computed"))
 		return
 	}
 	steps := r.plan.wireSteps()

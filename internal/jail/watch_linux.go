@@ -100,10 +100,10 @@ func (w *usageWatcher) measureUntilOver() (over string) {
 			case <-w.stop:
 				return ""
 			case <-time.After(w.lost):
-				return "the watcher lost sight of the tool (a /proc with hidepid hides it)"
+				return "the watcher cannot see the tool (a /proc with hidepid hides it)"
 			}
 		case err != nil: // a watcher that cannot measure enforces nothing
-			return "the watcher could not look at the tool any more (" + err.Error() + ")"
+			return "the watcher can no longer observe the tool (" + err.Error() + ")"
 		case u.memory > w.bounds.memory:
 			return w.bounds.overMemory()
 		case u.tasks > w.bounds.tasks:

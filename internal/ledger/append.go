@@ -35,7 +35,7 @@ func newRequest(kind string, data []byte) (*request, error) {
 func encodeRequest(kind string, data any, unfit bailey.Kind) (*request, error) {
 	raw, err := json.Marshal(data)
 	if err != nil {
-		return nil, unfit.Wrap(err, "the "+kind+" has no JSON form", "")
+		return nil, unfit.Wrap(err, "the "+kind+" cannot be written as JSON", "")
 	}
 	return newRequest(kind, raw)
 }
@@ -63,7 +63,7 @@ func (l *Log) Open(ctx context.Context, in bailey.Intent) (seal func(bailey.Outc
 	var sealed atomic.Bool
 	return func(o bailey.Outcome) error {
 		if sealed.Swap(true) {
-			return bailey.Conflict.New("receipt "+string(in.Receipt)+" is sealed already", "")
+			return bailey.Conflict.New("receipt "+string(in.Receipt)+" is already sealed", "")
 		}
 		o.Receipt, o.InputBody = in.Receipt, kept()
 		return l.recordOutcome(o)
@@ -77,7 +77,7 @@ func (l *Log) recordOutcome(o bailey.Outcome) error {
 	}
 	data, err := encodeOutcome(o)
 	if err != nil {
-		return bailey.Internal.Wrap(err, "the outcome has no JSON form", "")
+		return bailey.Internal.Wrap(err, "cannot write the outcome as JSON", "")
 	}
 	plan, err := planOf(o.Cage)
 	if err != nil {
@@ -102,7 +102,7 @@ func (l *Log) NoteCaged(ctx context.Context, kind string, data any, cage *bailey
 	switch kind {
 	case audit.KindGenesis, audit.KindIntent, audit.KindOutcome, audit.KindRepair, audit.KindPlan, audit.KindSegment,
 		audit.KindKey:
-		return bailey.Internal.New("the ledger keeps entries of kind "+kind+" to itself", "")
+		return bailey.Internal.New("the ledger reserves entries of kind "+kind+" to itself", "")
 	}
 	if data == nil {
 		data = struct{}{}
@@ -152,8 +152,8 @@ func (l *Log) enqueueRequest(r *request) (done <-chan struct{}, err error) {
 	defer l.mu.Unlock()
 	if l.closed {
 		return nil, bailey.Unavailable.Wrapf(errors.New("ledger closed"),
-			"call again: the next gateway opens the ledger anew",
-			"the gateway is ending")
+			"call again: the next gateway opens the ledger",
+			"the gateway is stopping")
 	}
 	return l.pending.done, l.chain.addRequest(l.pending, r)
 }

@@ -57,7 +57,7 @@ func (d *directory) readBackward(names []string, end *audit.Head, r Recaller) er
 			return err
 		case end != nil && head != *end:
 			return damagedError(d.Path, &audit.Bad{Segment: i + 2, Entry: end.Seq + 1, Reason: audit.Started,
-				Detail: fmt.Sprintf("it begins after entry %d, %s, and the segment before it ends with entry %d, %s",
+				Detail: fmt.Sprintf("it begins after entry %d, %s, but the segment before it ends with entry %d, %s",
 					end.Seq, end.Hash, head.Seq, head.Hash)})
 		}
 		if r.Enough() {
@@ -146,7 +146,7 @@ func (d *directory) verifySegment(name string, to Position, state *audit.State) 
 	}
 	if root := to.Tree.Root(); state.Tree.Root() != root {
 		return &audit.Bad{Segment: to.Segment, Entry: state.Head.Seq + 1, Reason: audit.Truncated,
-			Detail: fmt.Sprintf("it does not hold the %d entries that were written", to.Tree.Size())}, nil
+			Detail: fmt.Sprintf("it does not contain the %d entries that were written", to.Tree.Size())}, nil
 	}
 	return nil, nil
 }

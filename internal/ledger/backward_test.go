@@ -143,12 +143,12 @@ func TestStand(t *testing.T) {
 		change func(string) string
 		reason audit.Reason
 	}{
-		"what it does not read": {middle, func(s string) string { return strings.Replace(s, "system.echo", "system.exec", 1) }, ""},
-		"how that ends":         {middle, func(s string) string { return s[:len(s)-200] }, audit.Started},
-		"the last":              {last, func(s string) string { return strings.Replace(s, "system.echo", "system.exec", 1) }, audit.Chain},
-		"its tail":              {last, func(s string) string { return s[:strings.LastIndexByte(s[:len(s)-1], '\n')+1] }, audit.Truncated},
-		"half a line of it":     {last, func(s string) string { return s[:len(s)-10] }, audit.Torn},
-		"all but ten bytes":     {last, func(s string) string { return s[:10] }, audit.Started},
+		"what it cannot be parsed": {middle, func(s string) string { return strings.Replace(s, "system.echo", "system.exec", 1) }, ""},
+		"how that ends":            {middle, func(s string) string { return s[:len(s)-200] }, audit.Started},
+		"the last":                 {last, func(s string) string { return strings.Replace(s, "system.echo", "system.exec", 1) }, audit.Chain},
+		"its tail":                 {last, func(s string) string { return s[:strings.LastIndexByte(s[:len(s)-1], '\n')+1] }, audit.Truncated},
+		"half a line of it":        {last, func(s string) string { return s[:len(s)-10] }, audit.Torn},
+		"all but ten bytes":        {last, func(s string) string { return s[:10] }, audit.Started},
 	} {
 		was := content(c.file)
 		do(t, os.WriteFile(c.file, []byte(c.change(was)), 0o600))

@@ -52,7 +52,7 @@ func openBodies(c Config, log *slog.Logger, now func() time.Time) (*bodies, erro
 	path := filepath.Join(c.Dir, "blobs")
 	if err := owned.MakeDir(path); err != nil {
 		return nil, bailey.Unavailable.Wrapf(err, owned.DiskRemedy(err),
-			"bodies have no directory beside the ledger")
+			"there is no directory for bodies beside the ledger")
 	}
 	dir, err := openOwned(path)
 	if err != nil {
@@ -97,10 +97,10 @@ func commitBody(body *bailey.Body) (*bailey.Body, audit.Salt) {
 // body, a reader finds that it is missing, and the ledger still verifies.
 func (b *bodies) writeBody(id bailey.ReceiptID, part string, salt audit.Salt, body []byte) error {
 	if len(body) > 2*bailey.OutputCap {
-		return fmt.Errorf("%d bytes are more than is kept", len(body))
+		return fmt.Errorf("it has %d bytes, more than the limit", len(body))
 	}
 	if n, err := freeBytes(b.dir.Path); err != nil || n < uint64(b.spare) {
-		return errors.Join(err, fmt.Errorf("%d bytes are free, and %d are kept in reserve", n, b.spare))
+		return errors.Join(err, fmt.Errorf("%d bytes are free, but %d are reserved", n, b.spare))
 	}
 	f, err := b.dir.OpenRegular(string(id)+"."+part, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
@@ -108,7 +108,7 @@ func (b *bodies) writeBody(id bailey.ReceiptID, part string, salt audit.Salt, bo
 	}
 	_, err = f.Write(append(salt[:], body...))
 	if err == nil && b.isForgotten(id) { // checked last: Forget marks first and then removes
-		err = errors.New("it was forgotten")
+		err = errors.New("it was deleted")
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, b.removePart(id, part))
@@ -160,13 +160,13 @@ func (b *bodies) runCleanup() {
 	defer day.Stop()
 	for {
 		if err := errors.Join(b.removeExpired(), b.enforceLimits()); err != nil {
-			b.log.Error("bodies could not be swept", "err", err)
+			b.log.Error("cannot remove expired bodies", "err", err)
 		}
 		for again := true; again; {
 			select {
 			case <-b.full:
 				if err := b.enforceLimits(); err != nil {
-					b.log.Error("bodies could not be removed, of which there are too many", "err", err)
+					b.log.Error("cannot remove bodies that exceed the limit", "err", err)
 				}
 			case <-day.C:
 				again = false
@@ -253,7 +253,7 @@ func (b *bodies) markForgotten(id bailey.ReceiptID) error {
 // readBody returns a body that matches its commitment, or an error with the reason.
 func (b *bodies) readBody(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, error) {
 	none := func(err error, why string) ([]byte, error) {
-		return nil, bailey.NotFound.Wrap(err, "the "+part+" of "+string(id)+" is not there: "+why, "")
+		return nil, bailey.NotFound.Wrap(err, "the "+part+" of "+string(id)+" is missing: "+why, "")
 	}
 	if said.State != "" {
 		return none(nil, said.State)
@@ -261,17 +261,17 @@ func (b *bodies) readBody(id bailey.ReceiptID, part string, said bailey.Body) ([
 	f, err := b.dir.OpenRegular(string(id)+"."+part, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		if b.isForgotten(id) {
-			return none(nil, "it was forgotten")
+			return none(nil, "it was deleted")
 		}
-		return none(nil, fmt.Sprintf("bodies are kept for %d days, or less if there are too many; or it was forgotten, or lost", int(b.keep.Hours()/24)))
+		return none(nil, fmt.Sprintf("bodies are kept for %d days, or less if there are too many; or it was deleted, or lost", int(b.keep.Hours()/24)))
 	}
 	if err != nil {
-		return none(err, "its file is refused")
+		return none(err, "its file was refused")
 	}
 	defer f.Close()
 	var salt audit.Salt
 	if _, err := io.ReadFull(f, salt[:]); err != nil {
-		return none(err, "its file is cut")
+		return none(err, "its file is truncated")
 	}
 	body, err := io.ReadAll(io.LimitReader(f, 2*bailey.OutputCap+1))
 	if err != nil {
@@ -279,7 +279,7 @@ func (b *bodies) readBody(id bailey.ReceiptID, part string, said bailey.Body) ([
 	}
 	c := audit.Commitment{Length: uint64(said.Length)}
 	if err := c.Digest.UnmarshalText([]byte(said.Commitment)); err != nil {
-		return none(err, "the receipt names no commitment")
+		return none(err, "the receipt has no commitment")
 	}
 	if err := c.Check(salt, body); err != nil {
 		return none(err, "its file was changed")
@@ -391,11 +391,11 @@ func (l *Log) Body(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, 
 // content. The entry that records this is durable first. The ledger verifies as before.
 func (l *Log) Forget(ctx context.Context, f receipts.Forgotten) (receipts.Forgotten, error) {
 	if !bodyName().MatchString(string(f.Receipt) + "." + receipts.InputPart) {
-		return f, bailey.Invalid.New("no receipt has that name", "bailey receipts list shows them")
+		return f, bailey.Invalid.New("no receipt has that name", "run bailey receipts list to show them")
 	}
 	if f.Parts = l.bodies.existingParts(f.Receipt); len(f.Parts) == 0 {
-		return f, bailey.NotFound.New("nothing of "+string(f.Receipt)+" is kept beside the ledger",
-			"bailey receipts show says what there was")
+		return f, bailey.NotFound.New("nothing of "+string(f.Receipt)+" is stored beside the ledger",
+			"run bailey receipts show to see what there was")
 	}
 	if err := l.Note(ctx, ForgetEvent, f); err != nil {
 		return f, err
@@ -405,8 +405,8 @@ func (l *Log) Forget(ctx context.Context, f receipts.Forgotten) (receipts.Forgot
 		_, err = l.bodies.removeAllParts(f.Receipt)
 	}
 	if err != nil {
-		return f, bailey.Unavailable.Wrapf(err, owned.DiskRemedy(err)+"; then forget it once more",
-			"the bodies of %s are not all gone", f.Receipt)
+		return f, bailey.Unavailable.Wrapf(err, owned.DiskRemedy(err)+"; then delete it again",
+			"some bodies of %s could not be deleted", f.Receipt)
 	}
 	return f, nil
 }

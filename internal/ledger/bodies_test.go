@@ -77,7 +77,7 @@ func TestBodiesAreHeldAgainstTheLedger(t *testing.T) {
 	}{
 		"changed":   {func(t *testing.T, f string) { do(t, put(f, content(f)+"x")) }, "changed"},
 		"other":     {func(t *testing.T, f string) { do(t, put(f, "y"+content(f)[1:])) }, "changed"},
-		"cut":       {func(t *testing.T, f string) { do(t, put(f, content(f)[:9])) }, "cut"},
+		"truncated": {func(t *testing.T, f string) { do(t, put(f, content(f)[:9])) }, "truncated"},
 		"gone":      {func(t *testing.T, f string) { do(t, os.Remove(f)) }, "30 days"},
 		"symlink":   {func(t *testing.T, f string) { do(t, os.Rename(f, f+"2")); do(t, os.Symlink(f+"2", f)) }, "refused"},
 		"hard link": {func(t *testing.T, f string) { do(t, os.Link(f, f+"2")) }, "refused"},
@@ -157,7 +157,7 @@ func TestForgetBodies(t *testing.T) {
 	if content(blob(dir, r, receipts.InputPart)) != "" || content(blob(dir, r, receipts.StdoutPart)) != "" {
 		t.Error("they are there")
 	}
-	if _, err := l.Body(r.Intent.Receipt, receipts.InputPart, *r.Intent.InputBody); err == nil || !strings.Contains(err.Error(), "forgotten") {
+	if _, err := l.Body(r.Intent.Receipt, receipts.InputPart, *r.Intent.InputBody); err == nil || !strings.Contains(err.Error(), "it was deleted") {
 		t.Error(err)
 	}
 	if _, err := l.Forget(context.Background(), receipts.Forgotten{Receipt: r.Intent.Receipt}); !errors.Is(err, bailey.NotFound) {

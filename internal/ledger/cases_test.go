@@ -143,7 +143,7 @@ func TestStrangeData(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
 	ctx := context.Background()
-	if err := l.Note(ctx, "big", map[string]string{"x": strings.Repeat("x", 5<<20)}); err == nil || !strings.Contains(err.Error(), "the most is") {
+	if err := l.Note(ctx, "big", map[string]string{"x": strings.Repeat("x", 5<<20)}); err == nil || !strings.Contains(err.Error(), "more than") {
 		t.Errorf("5 MiB: %v", err)
 	}
 	for name, raw := range map[string]string{"NUL": "{\"a\":\"\x00\"}", "newline": "{\"a\":\"\n\"}", "no UTF-8": "{\"a\":\"\xff\"}", "outside strings": "{\n\"a\":1}"} {

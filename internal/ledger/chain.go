@@ -63,7 +63,7 @@ func (c *chain) addRequest(g *group, r *request) error {
 	switch m, err := c.updateReceipts(r); {
 	case err != nil:
 		return bailey.Conflict.Wrap(err, "the "+r.kind+" cannot be recorded",
-			"every call needs a receipt id of its own")
+			"use a different receipt ID for each call")
 	case m.receipt != "":
 		g.moves = append(g.moves, m)
 	}
@@ -98,7 +98,7 @@ func (c *chain) addEntry(g *group, kind string, body audit.Body) error {
 	}
 	g.lines = lines
 	if now = now.Round(0); now.Before(c.last) {
-		c.log.Warn("the clock went back", "entry", c.head.Seq+1, "now", now, "before", c.last)
+		c.log.Warn("the clock went backwards", "entry", c.head.Seq+1, "now", now, "before", c.last)
 	}
 	c.head, c.last = audit.Head{Seq: c.head.Seq + 1, Hash: hash}, now
 	c.tree.Add(audit.Leaf(lines[begin:]))
@@ -107,7 +107,7 @@ func (c *chain) addEntry(g *group, kind string, body audit.Body) error {
 
 func unrecordableError(kind string, err error) error {
 	return bailey.Invalid.Wrap(err, "the "+kind+" cannot be recorded",
-		"an entry is one JSON object of at most 64 KiB: shorten the call")
+		"shorten the call: an entry must be one JSON object of at most 64 KiB")
 }
 
 // addPlan adds a plan to the group, unless the segment holds it already.
@@ -119,7 +119,7 @@ func (c *chain) addPlan(g *group, p *audit.Plan) error {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // otherwise one byte would take six
 	if err := enc.Encode(p); err != nil {
-		return bailey.Internal.Wrap(err, "the plan has no JSON form", "")
+		return bailey.Internal.Wrap(err, "cannot write the plan as JSON", "")
 	}
 	body, err := audit.NewBody(audit.KindPlan, bytes.TrimSuffix(b.Bytes(), []byte("\n")))
 	if err != nil {
@@ -177,7 +177,7 @@ func (a *openReceipts) addIntent(id bailey.ReceiptID, seq uint64) (undoEntry, er
 	}
 	key := keyOf(id)
 	if _, twice := a.seen[key]; twice {
-		return undoEntry{}, fmt.Errorf("receipt %s has an intent already", id)
+		return undoEntry{}, fmt.Errorf("receipt %s already has an intent", id)
 	}
 	a.seen[key] = struct{}{}
 	a.open[id] = seq
@@ -237,7 +237,7 @@ func planOf(c *bailey.Cage) (*audit.Plan, error) {
 	var named audit.Hash
 	if err := named.UnmarshalText([]byte(c.PlanDigest)); err != nil || c.Plan != "" &&
 		sha256.Sum256([]byte(c.Plan)) != named {
-		return nil, bailey.Internal.New("the cage's plan is not what its digest stands for",
+		return nil, bailey.Internal.New("the jail's plan does not match its digest",
 			"report it with the gateway's log")
 	}
 	return &audit.Plan{Digest: c.PlanDigest, Text: c.Plan, Redacted: c.Plan == ""}, nil

@@ -44,10 +44,10 @@ func TestCopyIsRead(t *testing.T) {
 			do(t, unix.Mkfifo(first(dir), 0o600))
 		}, "", "cannot be read"},
 		"directory":   {func(t *testing.T, dir string) { do(t, os.Remove(first(dir))); do(t, os.Mkdir(first(dir), 0o700)) }, "", "cannot be read"},
-		"no segment":  {func(t *testing.T, dir string) { do(t, os.Remove(first(dir))) }, "", "it holds no 00000001.jsonl"},
+		"no segment":  {func(t *testing.T, dir string) { do(t, os.Remove(first(dir))) }, "", "it does not contain 00000001.jsonl"},
 		"none at all": {func(t *testing.T, dir string) { do(t, os.RemoveAll(dir)) }, "", "there is no directory"},
-		"a file":      {func(t *testing.T, dir string) { do(t, os.RemoveAll(dir)); do(t, put(dir, "")) }, "", "is no directory"},
-		"gap":         {func(t *testing.T, dir string) { do(t, put(dir+"/00000003.jsonl", "")) }, "", "no 00000002.jsonl"},
+		"a file":      {func(t *testing.T, dir string) { do(t, os.RemoveAll(dir)); do(t, put(dir, "")) }, "", "is not a directory"},
+		"gap":         {func(t *testing.T, dir string) { do(t, put(dir+"/00000003.jsonl", "")) }, "", "not 00000002.jsonl"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := place(t)

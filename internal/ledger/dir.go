@@ -31,7 +31,7 @@ func openDir(path string) (*directory, error) {
 }
 
 func openOwned(path string) (*owned.Dir, error) {
-	return owned.OpenDir(path, "the ledger's directory", "chmod 700 and chown it, after finding out who changed it")
+	return owned.OpenDir(path, "the ledger's directory", "run chmod 700 and chown on it, after finding out who changed it")
 }
 
 // lockDir locks the directory against other writers until Close.
@@ -61,7 +61,7 @@ func lockedError(path, holder string, err error) error {
 		who = "process " + holder
 	}
 	return bailey.Conflict.Wrapf(err,
-		"one gateway per home: use the one that runs, or end it first: bailey gateway stop",
+		"use the running gateway, or stop it first: bailey gateway stop",
 		"%s writes the ledger in %s", who, path)
 }
 
@@ -88,11 +88,11 @@ func segmentNames(path string, names []string, copied bool) ([]string, error) {
 	names = slices.DeleteFunc(names, func(n string) bool { return !segmentName().MatchString(n) })
 	for i, n := range names {
 		if want := segmentFile(i + 1); n != want {
-			hint := "restore the missing segment from a copy, or move the ledger aside to begin a new one"
+			hint := "restore the missing segment from a copy, or move the ledger aside to start a new one"
 			if copied {
-				hint = "ask for the missing segment: nothing behind it can be verified without it"
+				hint = "request the missing segment: nothing after it can be verified without it"
 			}
-			return nil, bailey.Conflict.Errorf(hint, "the ledger in %s has %s and no %s", path, n, want)
+			return nil, bailey.Conflict.Errorf(hint, "the ledger in %s has %s but not %s", path, n, want)
 		}
 	}
 	return names, nil

@@ -70,15 +70,15 @@ func TestHostileFiles(t *testing.T) {
 		"lock 0666":    {func(t *testing.T, dir string) { do(t, os.Chmod(dir+"/lock", 0o666)) }, "lock is refused"},
 		"lock link":    {func(t *testing.T, dir string) { do(t, os.Remove(dir+"/lock")); do(t, os.Symlink("x", dir+"/lock")) }, "lock is refused"},
 		"dir 0755":     {func(t *testing.T, dir string) { do(t, os.Chmod(dir, 0o755)) }, "its mode is 0755"},
-		"dir symlink":  {func(t *testing.T, dir string) { do(t, os.Rename(dir, dir+"2")); do(t, os.Symlink(dir+"2", dir)) }, "does not open"},
-		"dir symlink/": {func(t *testing.T, dir string) { do(t, os.Rename(dir, dir+"2")); do(t, os.Symlink(dir+"2/", dir)) }, "does not open"},
+		"dir symlink":  {func(t *testing.T, dir string) { do(t, os.Rename(dir, dir+"2")); do(t, os.Symlink(dir+"2", dir)) }, "cannot open"},
+		"dir symlink/": {func(t *testing.T, dir string) { do(t, os.Rename(dir, dir+"2")); do(t, os.Symlink(dir+"2/", dir)) }, "cannot open"},
 		"dir is file":  {func(t *testing.T, dir string) { do(t, os.RemoveAll(dir)); do(t, os.WriteFile(dir, nil, 0o600)) }, "not a directory"},
 		"emptied":      {func(t *testing.T, dir string) { do(t, os.Truncate(first(dir), 0)) }, "entry 1"},
 		"torn genesis": {func(t *testing.T, dir string) { do(t, os.Truncate(first(dir), 20)) }, "entry 1"},
-		"missing":      {func(t *testing.T, dir string) { do(t, os.Rename(first(dir), dir+"/00000002.jsonl")) }, "no 00000001.jsonl"},
+		"missing":      {func(t *testing.T, dir string) { do(t, os.Rename(first(dir), dir+"/00000002.jsonl")) }, "not 00000001.jsonl"},
 		"gap": {func(t *testing.T, dir string) {
 			do(t, os.WriteFile(dir+"/00000003.jsonl", nil, 0o600))
-		}, "no 00000002.jsonl"},
+		}, "not 00000002.jsonl"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := place(t)

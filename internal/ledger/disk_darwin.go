@@ -35,11 +35,11 @@ func (s segment) Reserve(off, n int64) error {
 func Durability(dir string) (string, error) {
 	var st unix.Statfs_t
 	if err := owned.RetryEINTR(func() error { return unix.Statfs(dir, &st) }); err != nil {
-		return "", fmt.Errorf("asking for the file system of %s: %w", dir, err)
+		return "", fmt.Errorf("cannot identify the file system of %s: %w", dir, err)
 	}
 	if st.Flags&unix.MNT_LOCAL == 0 {
-		return "the ledger lies on " + unix.ByteSliceToString(st.Fstypename[:]) +
-			", which is not a disk of this machine: how durable it is, the server decides", nil
+		return "the ledger is on " + unix.ByteSliceToString(st.Fstypename[:]) +
+			", which is not a local disk: its durability depends on the server", nil
 	}
 	return "", nil
 }

@@ -25,13 +25,13 @@ func (s segment) Reserve(off, n int64) error {
 var volatileFileSystems = map[int64]string{
 	unix.TMPFS_MAGIC:           "tmpfs keeps the ledger in memory: a restart of the machine loses it",
 	unix.RAMFS_MAGIC:           "ramfs keeps the ledger in memory: a restart of the machine loses it",
-	unix.OVERLAYFS_SUPER_MAGIC: "the ledger lies on an overlay, as in a container: it goes when the container goes, and a volatile overlay syncs nothing",
-	unix.NFS_SUPER_MAGIC:       "the ledger lies on NFS: how durable it is, the server decides (its async export loses what was synced)",
-	unix.SMB_SUPER_MAGIC:       "the ledger lies on SMB: how durable it is, the server decides",
-	unix.SMB2_SUPER_MAGIC:      "the ledger lies on SMB: how durable it is, the server decides",
-	unix.CIFS_SUPER_MAGIC:      "the ledger lies on SMB: how durable it is, the server decides",
-	unix.V9FS_MAGIC:            "the ledger lies on 9p, a file system of the machine's host: how durable it is, the host decides",
-	unix.FUSE_SUPER_MAGIC:      "the ledger lies on FUSE: how durable it is, a program in user space decides",
+	unix.OVERLAYFS_SUPER_MAGIC: "the ledger is on an overlay, as in a container: it is lost with the container, and a volatile overlay syncs nothing",
+	unix.NFS_SUPER_MAGIC:       "the ledger is on NFS: its durability depends on the server (the async export option loses synced data)",
+	unix.SMB_SUPER_MAGIC:       "the ledger is on SMB: its durability depends on the server",
+	unix.SMB2_SUPER_MAGIC:      "the ledger is on SMB: its durability depends on the server",
+	unix.CIFS_SUPER_MAGIC:      "the ledger is on SMB: its durability depends on the server",
+	unix.V9FS_MAGIC:            "the ledger is on 9p, a file system of the machine's host: its durability depends on the host",
+	unix.FUSE_SUPER_MAGIC:      "the ledger is on FUSE: its durability depends on a program in user space",
 }
 
 // Durability returns a sentence that says why synced data in dir may still be lost. It returns "" if a sync is as
@@ -39,7 +39,7 @@ var volatileFileSystems = map[int64]string{
 func Durability(dir string) (string, error) {
 	var st unix.Statfs_t
 	if err := owned.RetryEINTR(func() error { return unix.Statfs(dir, &st) }); err != nil {
-		return "", fmt.Errorf("asking for the file system of %s: %w", dir, err)
+		return "", fmt.Errorf("cannot identify the file system of %s: %w", dir, err)
 	}
 	return volatileFileSystems[int64(st.Type)], nil
 }

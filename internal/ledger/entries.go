@@ -126,7 +126,7 @@ func walkLedger(ctx context.Context, dir string, segments []io.ReadSeeker, after
 			}
 			if i > 0 && begin == 0 && head == from {
 				yield(Placed{}, damagedError(dir, &audit.Bad{Segment: i + 1, Entry: head.Seq + 1,
-					Reason: audit.Started, Detail: "the segment holds no entry"}))
+					Reason: audit.Started, Detail: "the segment has no entry"}))
 				return
 			}
 			before += ends.last
@@ -149,7 +149,7 @@ func segmentReadError(dir string, segment int, err error) error {
 		bad.Segment = segment
 		return damagedError(dir, bad)
 	}
-	return fmt.Errorf("reading the ledger: %w", err)
+	return fmt.Errorf("cannot read the ledger: %w", err)
 }
 
 // lineEndReader passes a segment on and records where its lines end, because a scan reads ahead of the entries that it
@@ -191,19 +191,19 @@ func (m Misplaced) Error() string { return string(m) }
 // [Misplaced].
 func entryAt(f io.ReaderAt, buf *bufio.Reader, l Place) (audit.Entry, error) {
 	if l.Offset < 0 || l.Length <= 0 || l.Length > audit.MaxLine {
-		return audit.Entry{}, Misplaced(fmt.Sprintf("its place of entry %d is none", l.Seq))
+		return audit.Entry{}, Misplaced(fmt.Sprintf("its position of entry %d is invalid", l.Seq))
 	}
 	buf.Reset(io.NewSectionReader(f, l.Offset, int64(l.Length)))
 	for e, err := range audit.Scan(buf, audit.Head{Seq: l.Seq - 1, Hash: l.Prev}) {
 		var bad *audit.Bad
 		switch {
 		case errors.As(err, &bad):
-			return e, Misplaced(fmt.Sprintf("where it has entry %d the ledger has something else (%s)", l.Seq,
+			return e, Misplaced(fmt.Sprintf("at its position of entry %d the ledger has something else (%s)", l.Seq,
 				bad.Reason))
 		case err != nil:
-			return e, fmt.Errorf("reading segment %d of the ledger: %w", l.Segment, err)
+			return e, fmt.Errorf("cannot read segment %d of the ledger: %w", l.Segment, err)
 		case e.Hash != l.Hash:
-			return e, Misplaced(fmt.Sprintf("its entry %d is not the one that the ledger has", l.Seq))
+			return e, Misplaced(fmt.Sprintf("its entry %d differs from that of the ledger", l.Seq))
 		}
 		return e, nil
 	}
@@ -267,7 +267,7 @@ func (s *Lines) Receipt(intent, outcome Place) (receipts.Record, error) {
 	}
 	if first.Kind != audit.KindIntent || outcome.Seq > 0 &&
 		(last.Kind != audit.KindOutcome || last.Receipt != first.Receipt) {
-		return receipts.Record{}, Misplaced(fmt.Sprintf("its entries %d and %d are no receipt", intent.Seq, outcome.Seq))
+		return receipts.Record{}, Misplaced(fmt.Sprintf("its entries %d and %d are not a receipt", intent.Seq, outcome.Seq))
 	}
 	return receipts.NewRecord(first, last)
 }

@@ -31,7 +31,7 @@ func readPledge(signed []byte) (h checkpointGuard, err error) {
 		return h, nil
 	}
 	if h.Checkpoint, err = audit.ReadCheckpoint(signed); err != nil {
-		err = bailey.Conflict.Wrap(err, "the newest checkpoint of the ledger is none",
+		err = bailey.Conflict.Wrap(err, "the newest checkpoint of the ledger is malformed",
 			"restore it from where checkpoints are kept, or move it aside after bailey audit verify --against one of those")
 	}
 	return h, err
@@ -49,10 +49,10 @@ func (l *Log) verifyCheckpoint(h *checkpointGuard, head audit.Head, names []stri
 		return err
 	case name != h.Origin:
 		return l.Disagrees(audit.Bad{Entry: 1, Reason: audit.Replaced,
-			Detail: fmt.Sprintf("this is %s, and the newest checkpoint is of %s", name, h.Origin)})
+			Detail: fmt.Sprintf("this is %s, but the newest checkpoint is of %s", name, h.Origin)})
 	case head.Seq < h.Size:
 		return l.Disagrees(audit.Bad{Entry: head.Seq + 1, Reason: audit.Truncated,
-			Detail: fmt.Sprintf("%d entries were signed and %d are left: its end was cut, or it was put back", h.Size,
+			Detail: fmt.Sprintf("%d entries were signed, but %d are left: it was cut, or an old copy restored", h.Size,
 				head.Seq)})
 	}
 	if h.root == (audit.Hash{}) {
@@ -62,7 +62,7 @@ func (l *Log) verifyCheckpoint(h *checkpointGuard, head audit.Head, names []stri
 	}
 	if h.root != h.Root {
 		return l.Disagrees(audit.Bad{Within: h.Size, Reason: audit.Forked,
-			Detail: fmt.Sprintf("the first %d entries are not those that were signed", h.Size)})
+			Detail: fmt.Sprintf("the first %d entries are not the ones that were signed", h.Size)})
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func (l *Log) verifyCheckpoint(h *checkpointGuard, head audit.Head, names []stri
 // Disagrees returns the error for a ledger that contradicts its newest checkpoint.
 func (l *Log) Disagrees(bad audit.Bad) error {
 	return bailey.Conflict.Wrap(&bad, "the ledger in "+l.dir.Path+" does not agree with its newest checkpoint",
-		"keep it for whoever looks into this and restore the one that was signed; to begin a new one move the ledger and its checkpoints aside, all")
+		"keep it as evidence and restore the ledger that was signed; to start a new one, move the ledger and all its checkpoints aside")
 }
 
 // readLedgerName returns the ledger's name from its genesis.
@@ -87,7 +87,7 @@ func (d *directory) readLedgerName(first string) (string, error) {
 		}
 		return g.Name(), err
 	}
-	return "", errors.New(first + " holds no entry")
+	return "", errors.New(first + " has no entry")
 }
 
 // rootOf reads the segment, before the last, in which the tree reaches the checkpoint's size.

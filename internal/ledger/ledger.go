@@ -128,8 +128,8 @@ func New(c Config) (*Log, error) {
 	}
 	if err := owned.MakeDir(c.Dir); err != nil {
 		return nil, bailey.Unavailable.Wrapf(err,
-			"give the ledger a directory that can be made: BAILEY_HOME on a disk you can write",
-			"the ledger has no directory")
+			"set BAILEY_HOME to a directory on a disk that you can write",
+			"cannot create the directory of the ledger")
 	}
 	dir, err := openDir(c.Dir)
 	if err != nil {

@@ -346,7 +346,7 @@ func TestClockBack(t *testing.T) {
 	if r := verified(t, dir); r.Backward != 1 || r.Entries != 7 {
 		t.Errorf("%+v", r)
 	}
-	if !strings.Contains(said.String(), "the clock went back") {
+	if !strings.Contains(said.String(), "the clock went backwards") {
 		t.Errorf("nothing said: %s", &said)
 	}
 	list, err := l.Receipts(receipts.Filter{})

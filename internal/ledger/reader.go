@@ -74,7 +74,7 @@ func Begun(dir string) bool {
 }
 
 func noLedgerError(dir string) error {
-	return bailey.NotFound.New("there is no ledger in "+dir, "the first call begins one")
+	return bailey.NotFound.New("there is no ledger in "+dir, "make a call first, which creates one")
 }
 
 func newReader(dir string, files []*os.File) (*Reader, error) {
@@ -91,7 +91,7 @@ func newReader(dir string, files []*os.File) (*Reader, error) {
 		}
 		if err != nil {
 			r.Close()
-			return nil, fmt.Errorf("reading the ledger in %s: %w", dir, err)
+			return nil, fmt.Errorf("cannot read the ledger in %s: %w", dir, err)
 		}
 		r.sizes = append(r.sizes, size)
 	}
@@ -185,7 +185,7 @@ func (r *Reader) Each(ctx context.Context, f receipts.Filter, begin func(origin 
 
 func (r *Reader) changedError(cause error) error {
 	return bailey.Conflict.Wrap(cause, "the ledger in "+r.dir+" changed while it was read",
-		"begin again; bailey audit verify looks at what is there")
+		"try again; bailey audit verify checks the current ledger")
 }
 
 // firstPass collects the result of a first reading.
@@ -215,7 +215,7 @@ func (s *firstPass) addEntry(p Placed) error {
 		return err
 	case audit.KindIntent:
 		if _, twice := s.open[p.Receipt]; twice {
-			return s.pairingError(p, "receipt "+string(p.Receipt)+" has an intent already")
+			return s.pairingError(p, "receipt "+string(p.Receipt)+" already has an intent")
 		}
 		s.open[p.Receipt] = openIntent{p.Seq, p.endOffset()}
 	case audit.KindOutcome:

@@ -75,7 +75,7 @@ func TestEmptiedSegmentIsNoEnd(t *testing.T) {
 	r, err := OpenCopy(dir)
 	do(t, err)
 	defer r.Close()
-	if list, _, err := readAll(t, r, receipts.Filter{}); err == nil || !strings.Contains(err.Error(), "holds no entry") {
+	if list, _, err := readAll(t, r, receipts.Filter{}); err == nil || !strings.Contains(err.Error(), "has no entry") {
 		t.Errorf("%d receipts, %v", len(list), err)
 	}
 }

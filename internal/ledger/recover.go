@@ -144,7 +144,7 @@ func (l *Log) verifyLastSegment(start audit.Start, newest *checkpointGuard,
 
 func damagedError(path string, bad *audit.Bad) error {
 	return bailey.Conflict.Wrap(bad, "the ledger in "+path+" is damaged",
-		"keep it for whoever looks into this, restore a copy, or move it aside to begin a new one; bailey audit verify shows what holds")
+		"keep it as evidence, and restore a copy or move it aside to start a new one; bailey audit verify shows what is valid")
 }
 
 // scanEntries processes the entries of the last segment.
@@ -161,7 +161,7 @@ func (l *Log) scanEntries(r io.Reader, state *audit.State,
 	})
 	if err == nil && l.chain.last.IsZero() {
 		err = &audit.Bad{Segment: l.writer.number, Entry: state.Head.Seq + 1, Reason: audit.Empty,
-			Detail: "the segment holds no entry: somebody emptied it"}
+			Detail: "the segment has no entry: it was emptied"}
 	}
 	return recorded, err
 }
@@ -234,7 +234,7 @@ func (l *Log) cutTail(offset, size int64) error {
 		err = l.writer.disk.Sync()
 	}
 	if err != nil {
-		return bailey.Unavailable.Wrapf(err, owned.DiskRemedy(err), "the ledger's torn tail could not be cut")
+		return bailey.Unavailable.Wrapf(err, owned.DiskRemedy(err), "cannot cut the ledger's torn tail")
 	}
 	l.log.Warn("the ledger had a torn tail", "entry", l.chain.head.Seq+1, "bytes", size-offset, "kept", name)
 	return nil
@@ -349,7 +349,7 @@ func (d *directory) checkLinks(names []string) (start audit.Start, err error) {
 func readStartAfter(f *os.File, end audit.Head) (audit.Start, error) {
 	start, err := firstOf(f)
 	if err == nil && start.After() != end {
-		err = fmt.Errorf("it begins after entry %d, %s, and the segment before it ends with entry %d, %s", start.Size,
+		err = fmt.Errorf("it begins after entry %d, %s, but the segment before it ends with entry %d, %s", start.Size,
 			start.Head, end.Seq, end.Hash)
 	}
 	return start, err
@@ -359,7 +359,7 @@ func readStartAfter(f *os.File, end audit.Head) (audit.Start, error) {
 func firstOf(f io.ReaderAt) (audit.Start, error) {
 	line, err := bufio.NewReaderSize(io.NewSectionReader(f, 0, audit.MaxLine+1), 4<<10).ReadBytes('\n')
 	if err == io.EOF && len(line) == 0 {
-		return audit.Start{}, errors.New("the segment holds no entry")
+		return audit.Start{}, errors.New("the segment has no entry")
 	}
 	if err != nil && err != io.EOF {
 		return audit.Start{}, err
@@ -399,5 +399,5 @@ func lastOf(f *os.File) (audit.Head, error) {
 		}
 		return audit.Head{Seq: line.Entry.Seq, Hash: line.Hash}, nil
 	}
-	return audit.Head{}, errors.New("it does not end in an entry, and another segment follows")
+	return audit.Head{}, errors.New("it does not end with an entry, but another segment follows")
 }

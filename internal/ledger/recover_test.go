@@ -168,12 +168,12 @@ func TestSecondSegment(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	do(t, os.WriteFile(name, nil, 0o600))
-	refused(t, dir, "damaged", "holds no entry")
+	refused(t, dir, "damaged", "has no entry")
 
 	dir = place(t)
 	do(t, open(t, Config{Dir: dir}).Close())
 	second(t, dir, func(s *audit.Start) { s.Open = append(s.Open, "r-9") })
-	if r, err := Verify(dir); err != nil || r.OK || !strings.Contains(r.FirstBad.Detail, "receipts open") {
+	if r, err := Verify(dir); err != nil || r.OK || !strings.Contains(r.FirstBad.Detail, "open receipts") {
 		t.Errorf("%+v %v", r.FirstBad, err)
 	}
 }

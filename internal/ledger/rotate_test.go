@@ -159,7 +159,7 @@ func TestNoSpaceForASegment(t *testing.T) {
 			for range 12 {
 				call(t, l)
 			}
-			if r := verified(t, dir); r.Segments != 1 || r.Intents != 12 || !strings.Contains(said.String(), "no new segment yet") {
+			if r := verified(t, dir); r.Segments != 1 || r.Intents != 12 || !strings.Contains(said.String(), "cannot start a new segment yet") {
 				t.Errorf("%+v, said %s", r, &said)
 			}
 			if _, err := os.Stat(filepath.Join(dir, segmentTemp)); err == nil {
@@ -248,8 +248,8 @@ func TestForeignSegments(t *testing.T) {
 		damage func(s []string) error
 		says   string
 	}{
-		"missing first":     {func(s []string) error { return os.Remove(s[0]) }, "00000002.jsonl and no 00000001.jsonl"},
-		"missing within":    {func(s []string) error { return os.Remove(s[2]) }, "00000004.jsonl and no 00000003.jsonl"},
+		"missing first":     {func(s []string) error { return os.Remove(s[0]) }, "00000002.jsonl but not 00000001.jsonl"},
+		"missing within":    {func(s []string) error { return os.Remove(s[2]) }, "00000004.jsonl but not 00000003.jsonl"},
 		"missing, numbered": {func(s []string) error { return shift(s, 2) }, "segment 3"},
 		"repeated":          {func(s []string) error { return put(s[3], content(s[2])) }, "segment 4"},
 		"repeated at last": {func(s []string) error {

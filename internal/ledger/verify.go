@@ -148,7 +148,7 @@ func openCopy(path string) (*directory, *copyNotes, error) {
 
 // emptyCopyError returns the error for a directory without a ledger.
 func emptyCopyError(dir string) error {
-	e := invalidCopyError("there is no ledger in " + dir + ": it holds no " + segmentFile(1))
+	e := invalidCopyError("there is no ledger in " + dir + ": it does not contain " + segmentFile(1))
 	if below := filepath.Join(dir, "ledger"); Begun(below) {
 		e.Hint = "it is in " + below
 	}
@@ -156,7 +156,7 @@ func emptyCopyError(dir string) error {
 }
 
 func invalidCopyError(message string) *bailey.Error {
-	return bailey.Invalid.New(message, "name the directory that holds the segments, "+segmentFile(1)+" and up")
+	return bailey.Invalid.New(message, "name the directory that contains the segments, "+segmentFile(1)+" and up")
 }
 
 func absentBy(path string, err error) error {
@@ -165,7 +165,7 @@ func absentBy(path string, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		what = invalidCopyError("there is no directory " + path)
 	case errors.Is(err, syscall.ENOTDIR):
-		what = invalidCopyError(path + " is no directory")
+		what = invalidCopyError(path + " is not a directory")
 	default:
 		what.Err = err
 	}

@@ -84,11 +84,11 @@ func (w *writer) checkFreeSpace(bytes int64) error {
 	free, err := w.disk.Free()
 	if err != nil {
 		return bailey.Unavailable.Wrapf(err, owned.DiskRemedy(err),
-			"how much space the ledger's disk has is not known")
+			"cannot determine the free space of the ledger's disk")
 	}
 	if free < uint64(w.keep+bytes) {
 		return bailey.Unavailable.Wrapf(syscall.ENOSPC, owned.DiskRemedy(syscall.ENOSPC),
-			"the ledger's disk has %d MiB left, and %d are kept in reserve", free>>20, w.keep>>20)
+			"the ledger's disk has %d MiB left, but %d are reserved", free>>20, w.keep>>20)
 	}
 	return nil
 }
@@ -124,14 +124,14 @@ func (w *writer) rollbackWrite() {
 	}
 	w.reserved = w.size
 	if err := w.reserveSpace(&group{open: w.open}); err != nil {
-		w.log.Error("outcomes of open calls may find no space", "open", w.open, "err", err)
+		w.log.Error("the outcomes of open calls may not fit on the disk", "open", w.open, "err", err)
 	}
 }
 
 // stopWriting ends all writing, because the content of the disk is unknown.
 func (w *writer) stopWriting(err error) {
-	const hint = "look at the disk and the kernel's log, then end the gateway (bailey gateway stop): the next call starts one that verifies the ledger and repairs its tail"
-	w.dead = bailey.Unavailable.Wrapf(err, hint, "the ledger stopped: what its disk holds is not known")
+	const hint = "check the disk and the kernel's log, then stop the gateway (bailey gateway stop): the next call starts one that verifies the ledger and repairs its tail"
+	w.dead = bailey.Unavailable.Wrapf(err, hint, "the ledger has stopped: the state of its disk is unknown")
 	w.log.Error("the ledger stopped", "entry", w.end.head.Seq, "bytes", w.size, "err", err)
 }
 
@@ -142,7 +142,7 @@ func (w *writer) closeSegment() error {
 	}
 	if w.dead == nil && w.open == 0 && w.reserved > w.size && w.dir.CheckSame(w.file, w.name, w.size) == nil {
 		if err := w.disk.Truncate(w.size); err != nil {
-			w.log.Warn("reserved space stays with the ledger", "bytes", w.reserved-w.size, "err", err)
+			w.log.Warn("cannot release reserved space of the ledger", "bytes", w.reserved-w.size, "err", err)
 		}
 	}
 	return w.file.Close()
@@ -170,12 +170,12 @@ func (l *Log) rotateSegment() {
 	defer l.chain.refillGroup(l.pending)
 	chain, next, err := w.createSegment(l.chain)
 	if err != nil {
-		w.log.Warn("the ledger begins no new segment yet", "segment", w.name, "bytes", w.size, "err", err)
+		w.log.Warn("the ledger cannot start a new segment yet", "segment", w.name, "bytes", w.size, "err", err)
 		return
 	}
 	w.open = 0 // the open receipts moved, and so did their space
 	if err := w.closeSegment(); err != nil {
-		w.log.Warn("closing a segment that is full", "segment", w.name, "err", err)
+		w.log.Warn("cannot close a full segment", "segment", w.name, "err", err)
 	}
 	l.chain, *w = chain, next
 	select {
@@ -193,7 +193,7 @@ func (w *writer) createSegment(c chain) (chain, writer, error) {
 	none := func(err error) (chain, writer, error) { return chain{}, writer{}, err }
 	open := c.account.orderedIDs()
 	if len(open) > audit.MaxCarried {
-		return none(fmt.Errorf("no segment begins with %d receipts open, more than %d", len(open), audit.MaxCarried))
+		return none(fmt.Errorf("a segment cannot begin with %d open receipts, more than %d", len(open), audit.MaxCarried))
 	}
 	r, err := encodeRequest(audit.KindSegment, newStart(c.head, c.tree, open), bailey.Internal)
 	if err != nil {

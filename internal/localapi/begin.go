@@ -31,7 +31,7 @@ func (c *Client) startOrConnect(ctx context.Context) (*peer.Conn, error) {
 		return conn, err
 	}
 	defer unlock()
-	conn, free, err := c.waitForTurn(ctx, c.Home.Lock(), "waiting for the gateway that is starting or ending")
+	conn, free, err := c.waitForTurn(ctx, c.Home.Lock(), "waiting for the gateway that is starting or stopping")
 	if err != nil || conn != nil {
 		return conn, err
 	}
@@ -72,8 +72,8 @@ func (c *Client) pollUntil(ctx context.Context, why string, try func() (bool, er
 		case <-slow:
 			c.reportProgress(why)
 		case <-patience:
-			return bailey.Unavailable.Errorf("see "+c.Home.LogFile()+"; bailey gateway stop ends the gateway",
-				"the home %s is held, and no gateway answers within %v", c.Home, startPatience)
+			return bailey.Unavailable.Errorf("see "+c.Home.LogFile()+"; run bailey gateway stop to end the gateway",
+				"the home %s is locked, but no gateway answers within %v", c.Home, startPatience)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -92,14 +92,14 @@ func (c *Client) homeWriteError(err error) error {
 	if bailey.HintOf(err) != "" || !errors.As(err, &path) {
 		return err
 	}
-	hint := "set BAILEY_HOME to a directory that you own and may write"
+	hint := "set BAILEY_HOME to a directory that you own and can write"
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		hint = "free some space, or raise the quota, where the home is, then call again"
+		hint = "free some space, or raise the quota, for the home, then call again"
 	case errors.Is(err, syscall.EROFS):
-		hint = "mount it read-write, or set BAILEY_HOME to a directory that you may write"
+		hint = "mount it read-write, or set BAILEY_HOME to a directory that you can write"
 	}
-	return bailey.Unavailable.Wrapf(err, hint, "the home %s cannot be written", c.Home)
+	return bailey.Unavailable.Wrapf(err, hint, "cannot write the home %s", c.Home)
 }
 
 // Stop ends the home's gateway, whatever its version, and returns when it is gone: its calls have outcomes and its
@@ -185,8 +185,8 @@ func (c *Client) startGateway(ctx context.Context) error {
 		case <-slow:
 			c.reportProgress("starting the gateway; it verifies its ledger first")
 		case <-patience:
-			return bailey.Unavailable.Errorf("it may still be verifying a long ledger: see "+c.Home.LogFile(),
-				"no word from the gateway within %v", startPatience)
+			return bailey.Unavailable.Errorf("try again; it may still verify a long ledger: see "+c.Home.LogFile(),
+				"no answer from the gateway within %v", startPatience)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -201,7 +201,7 @@ func (c *Client) startAnswer(line string) error {
 	if json.Unmarshal([]byte(line), &f) == nil && f.Message != "" {
 		return f.Err()
 	}
-	return bailey.Unavailable.New("the gateway ended while it started", "see "+c.Home.LogFile())
+	return bailey.Unavailable.New("the gateway ended while starting", "see "+c.Home.LogFile())
 }
 
 // ReadyVariable names the descriptor on which a starting client waits for the gateway.

@@ -100,7 +100,7 @@ func (c *Client) Dial(ctx context.Context) (*peer.Conn, error) {
 	if c.Calls != "" {
 		conn, err := peer.Trusting(c.Calls)
 		if err != nil {
-			return nil, unreachableError(bailey.Unavailable.Wrap(err, "the way out of the wall is shut",
+			return nil, unreachableError(bailey.Unavailable.Wrap(err, "the connection out of the agent jail is closed",
 				"bailey wrap outside has ended, or is ending"))
 		}
 		return conn, nil
@@ -155,7 +155,7 @@ func (c *Client) sendQuery(ctx context.Context, q Query) (conn *peer.Conn, keep 
 	b, err := json.Marshal(q)
 	if err == nil && len(b) > MaxQuery {
 		err = bailey.Invalid.Errorf("pass less, or name a file",
-			"the inputs are %d bytes, a call takes %d", len(b), MaxQuery)
+			"the inputs have %d bytes, but a call may have at most %d", len(b), MaxQuery)
 	}
 	if err != nil {
 		done()
@@ -176,8 +176,8 @@ func lostError(ctx context.Context, err error) error {
 	if bailey.KindOf(err) == bailey.Invalid {
 		return err
 	}
-	return bailey.Unavailable.Wrap(CutOff{err}, "the gateway ended in mid-call: the call may have run",
-		"bailey receipts list shows it as interrupted once a gateway runs again")
+	return bailey.Unavailable.Wrap(CutOff{err}, "the gateway stopped during the call: the call may have run",
+		"run bailey receipts list when a gateway runs again; it shows the call as interrupted")
 }
 
 // Call makes a call. stdout and stderr, if set, receive the output as it arrives.
@@ -256,7 +256,7 @@ func (c *Client) sendStdin(ctx context.Context, conn *peer.Conn, b []byte) error
 		return err
 	}
 	if c.Stdin == nil {
-		return bailey.Internal.New("the call reads stdin, and there is none", "")
+		return bailey.Internal.New("the call reads stdin, but there is none", "")
 	}
 	text, err := c.Stdin(ctx, bound.Most)
 	if err != nil {
@@ -282,8 +282,8 @@ func (c *Client) readNotice(b []byte) (*Notice, error) {
 // strandedError returns the error for a call that waited for an approval when the gateway ended.
 func strandedError(n Notice, err error) error {
 	return bailey.Unavailable.Wrapf(CutOff{err},
-		fmt.Sprintf("the question stays open, and the same call takes up what is granted; bailey approvals show %s tells whether it ran", n.Approval),
-		"the gateway ended while the call waited for approval %s", n.Approval)
+		fmt.Sprintf("repeat the same call to use an approval given meanwhile: the question stays open; bailey approvals show %s tells whether it ran", n.Approval),
+		"the gateway stopped while the call waited for approval %s", n.Approval)
 }
 
 // MCP opens a connection that carries MCP and outlives ctx.

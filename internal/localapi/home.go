@@ -70,13 +70,13 @@ func FindHome() (Home, error) {
 	if dir := os.Getenv("BAILEY_HOME"); dir != "" {
 		if !filepath.IsAbs(dir) {
 			return "", bailey.Invalid.Errorf("set it to an absolute path",
-				"BAILEY_HOME is %q, which is another directory wherever you stand", dir)
+				"BAILEY_HOME is %q, a relative path, which depends on the current directory", dir)
 		}
 		return Home(filepath.Clean(dir)), nil
 	}
 	user, err := os.UserHomeDir()
 	if err != nil {
-		return "", bailey.Invalid.Wrap(err, "no home directory is known", "set BAILEY_HOME")
+		return "", bailey.Invalid.Wrap(err, "the home directory is unknown", "set BAILEY_HOME")
 	}
 	return Home(filepath.Join(user, ".bailey")), nil
 }
@@ -92,8 +92,8 @@ func (h Home) Create() error {
 		err = os.MkdirAll(string(h), 0o700)
 	}
 	if err != nil {
-		return bailey.Unavailable.Wrapf(err, "set BAILEY_HOME to a directory you may write",
-			"the home %s cannot be made", h)
+		return bailey.Unavailable.Wrapf(err, "set BAILEY_HOME to a directory that you can write",
+			"cannot create the home %s", h)
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (h Home) Owned() error { return peer.Owned(string(h)) }
 // Own makes this process the only gateway of the home, until unlock is called or the process ends.
 func (h Home) Own() (unlock func(), err error) {
 	if unlock, err = LockFile(h.Lock()); err != nil {
-		return nil, bailey.Conflict.Wrapf(err, "there is one gateway per home; calls find it by themselves",
+		return nil, bailey.Conflict.Wrapf(err, "use the running gateway: there is one per home, and calls find it",
 			"another gateway serves %s", h)
 	}
 	return unlock, nil

@@ -196,15 +196,15 @@ var ErrUnreachable = errors.New("the gateway is not reachable")
 func (r Reply) TellWalls(w io.Writer) {
 	if r.Executed && r.Cage != nil {
 		if r.Cage.Lesser != "" {
-			fmt.Fprintf(w, "bailey: it ran in the cage %s, not in the full one: %s\n", r.Cage.Kind,
+			fmt.Fprintf(w, "bailey: it ran in the jail %s, not in the full one: %s\n", r.Cage.Kind,
 				terminal.Shown(r.Cage.Lesser))
 		}
 		if r.Cage.Kind == bailey.Uncaged {
-			fmt.Fprintln(w, "bailey: it ran without a cage: nothing but policy held it")
+			fmt.Fprintln(w, "bailey: it ran without a jail: only policy restricted it")
 		}
 	}
 	for _, line := range r.Refused {
-		fmt.Fprintf(w, "bailey: refused on the way out: %s\n", terminal.Shown(line))
+		fmt.Fprintf(w, "bailey: connection refused: %s\n", terminal.Shown(line))
 	}
 }
 

@@ -16,11 +16,11 @@ func TestTellWalls(t *testing.T) {
 		want  string
 	}{
 		"full":     {Reply{Executed: true, Cage: &bailey.Cage{Kind: "full"}}, ""},
-		"lesser":   {Reply{Executed: true, Cage: lesser}, "bailey: it ran in the cage landlock, not in the full one: no namespaces\\x1b[2J\n"},
-		"none":     {Reply{Executed: true, Cage: none}, "bailey: it ran without a cage: nothing but policy held it\n"},
+		"lesser":   {Reply{Executed: true, Cage: lesser}, "bailey: it ran in the jail landlock, not in the full one: no namespaces\\x1b[2J\n"},
+		"none":     {Reply{Executed: true, Cage: none}, "bailey: it ran without a jail: only policy restricted it\n"},
 		"not run":  {Reply{Cage: lesser}, ""},
 		"nor this": {Reply{Cage: none}, ""},
-		"refused":  {Reply{Executed: true, Refused: []string{"a.test:443\n"}}, "bailey: refused on the way out: a.test:443\\n\n"},
+		"refused":  {Reply{Executed: true, Refused: []string{"a.test:443\n"}}, "bailey: connection refused: a.test:443\\n\n"},
 	} {
 		var b strings.Builder
 		if c.reply.TellWalls(&b); b.String() != c.want {

@@ -51,7 +51,7 @@ func inheritsHere(name string) bool {
 // holds it, the error is EWOULDBLOCK, as on other systems.
 func LockFile(path string) (unlock func(), err error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, &os.PathError{Op: "open", Path: path, Err: errors.New("it is no regular file")}
+		return nil, &os.PathError{Op: "open", Path: path, Err: errors.New("it is not a regular file")}
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

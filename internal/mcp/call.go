@@ -42,7 +42,7 @@ func (s *session) handleToolCall(ctx context.Context, req *sdk.CallToolRequest) 
 	dry, asked := req.Params.GetMeta()[DryRunKey]
 	// a malformed value, for example "true" as text, must not cause a real run
 	if _, plain := dry.(bool); asked && !plain {
-		return nil, invalidParams("_meta " + DryRunKey + " is true or false")
+		return nil, invalidParams("_meta " + DryRunKey + " must be true or false")
 	}
 	patience, err := s.callPatience(req.Params.GetMeta())
 	if err != nil {
@@ -115,7 +115,7 @@ func (w *waitingCall) openQuestion(ctx context.Context, r bailey.Result) *Questi
 // disconnectedError is the cancellation cause of a call whose caller has disconnected.
 type disconnectedError struct{}
 
-func (disconnectedError) Error() string        { return "the caller went away" }
+func (disconnectedError) Error() string        { return "the caller disconnected" }
 func (disconnectedError) Is(target error) bool { return target == context.Canceled }
 
 // detachableContext returns a context that ends together with ctx, but with a readable cause, until leave is called. leave
@@ -186,7 +186,7 @@ func (s *session) listTools(ctx context.Context, req *sdk.ListToolsRequest) (sdk
 	if req.Params != nil && req.Params.Cursor != "" {
 		b, err := base64.RawURLEncoding.DecodeString(req.Params.Cursor)
 		if err != nil || len(b) == 0 {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the cursor is not one of ours"}
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the cursor is invalid"}
 		}
 		after = string(b)
 	}
@@ -208,7 +208,7 @@ func (s *session) listTools(ctx context.Context, req *sdk.ListToolsRequest) (sdk
 		}
 		t, err := convertTool(name, tools[listed[name]])
 		if err != nil {
-			s.Log.Warn("a tool is not listed", "capability", listed[name], "err", err)
+			s.Log.Warn("cannot list a tool", "capability", listed[name], "err", err)
 			continue
 		}
 		if len(res.Tools) == s.page {
@@ -253,13 +253,13 @@ func clientLabel(info *sdk.Implementation) string {
 }
 
 func notOffered(method string) error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("%q is not offered here", method)}
+	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("%q is not available here", method)}
 }
 
 // panicError turns a panic into an error answer, so that it does not end other sessions.
 func (s *session) panicError(method string, p any) error {
-	s.Log.Error("a request broke", "method", method, "panic", p, "stack", string(debug.Stack()))
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the gate broke on this request; its log says how"}
+	s.Log.Error("a request failed", "method", method, "panic", p, "stack", string(debug.Stack()))
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the gate failed on this request; see its log"}
 }
 
 // DefaultPatience is the time that a call waits for an answer. The client of the TypeScript SDK gives up after 60 s.
@@ -296,7 +296,7 @@ func (s *session) callPatience(meta sdk.Meta) (time.Duration, error) {
 		ok = err == nil
 	}
 	if !ok || ms < 0 || ms != math.Trunc(ms) {
-		return 0, invalidParams("_meta " + PatienceKey + " is a whole number of milliseconds, 0 or more")
+		return 0, invalidParams("_meta " + PatienceKey + " must be a whole number of milliseconds, 0 or more")
 	}
 	if ms >= float64(most/time.Millisecond) {
 		return most, nil
@@ -349,7 +349,7 @@ func (w *waitingCall) sendProgress(ctx context.Context, token any, waited time.D
 		Message: fmt.Sprintf("waits for a person: approval %s, open until %s", q.ID, formatTime(q.Expires)),
 	})
 	if err != nil {
-		w.Log.Debug("a client hears nothing of its call", "question", q.ID, "err", err)
+		w.Log.Debug("a client receives no progress of its call", "question", q.ID, "err", err)
 	}
 }
 

@@ -375,7 +375,7 @@ func TestClientAsksWhatWouldBeDecided(t *testing.T) {
 		}
 		rules := []bailey.Rule{{ID: "main-needs-human", Source: "team.cedar:12", Reason: "a push to main is a release"}}
 		return bailey.Result{Receipt: "r-dry", Status: bailey.Pending, DryRun: true,
-			Decision: bailey.Decision{Effect: bailey.Ask, Rules: rules, Asks: rules, Reason: "a push to main is a release", Hint: "a person has to approve"}}
+			Decision: bailey.Decision{Effect: bailey.Ask, Rules: rules, Asks: rules, Reason: "a push to main is a release", Hint: "a person must approve"}}
 	}
 	s := connect(t, g)
 	ask := func(tool string, args any) *sdk.CallToolResult {

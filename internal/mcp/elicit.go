@@ -66,8 +66,8 @@ func elicitationRequest(q Question) *sdk.ElicitParams {
 	schema, err := json.Marshal(map[string]any{
 		"type": "object", "required": []string{string(q.ID)},
 		"properties": map[string]any{string(q.ID): map[string]any{
-			"type": "string", "title": "Let it run?",
-			"description": "no: it does not run, and is not asked again for a while",
+			"type": "string", "title": "Allow this call?",
+			"description": "no: it does not run, and you are not asked again for a while",
 			"enum":        []string{"no", "yes"}, "default": "no",
 		}},
 	})
@@ -106,7 +106,7 @@ func (w *waitingCall) askClient(ctx context.Context, id bailey.ApprovalID) {
 	r, err := w.req.Session.Elicit(ctx, p)
 	if err != nil {
 		if ctx.Err() == nil {
-			w.Log.Info("a client did not ask its person", "question", id, "err", err)
+			w.Log.Info("a client did not ask its user", "question", id, "err", err)
 		}
 		return
 	}
@@ -119,7 +119,7 @@ func (w *waitingCall) askClient(ctx context.Context, id bailey.ApprovalID) {
 // A grant is accepted only if the client would be asked, whatever the client claims to have shown.
 func (w *waitingCall) submitAnswer(ctx context.Context, id bailey.ApprovalID, digest string, grant bool) {
 	if q, err := w.Gate.Question(ctx, w.call, id); grant && (err != nil || elicitationRequest(q) == nil) {
-		w.Log.Info("a client's answer does not count", "question", id, "err", err)
+		w.Log.Info("a client's answer was ignored", "question", id, "err", err)
 		return
 	}
 	reason := ""
@@ -127,7 +127,7 @@ func (w *waitingCall) submitAnswer(ctx context.Context, id bailey.ApprovalID, di
 		reason = "declined in the agent's client"
 	}
 	if err := w.Gate.Answer(context.WithoutCancel(ctx), w.call, id, digest, grant, reason); err != nil {
-		w.Log.Info("a client's answer does not count", "question", id, "err", err)
+		w.Log.Info("a client's answer was ignored", "question", id, "err", err)
 	}
 }
 
@@ -145,7 +145,7 @@ func (t requestState) String() string { return string(t.id) + "." + t.digest + "
 func parseState(s string) (requestState, error) {
 	f := strings.Split(s, ".")
 	if len(f) != 3 || len(f[0]) > 64 || !strings.HasPrefix(f[0], "a-") || !isDigest(f[1]) || !isDigest(f[2]) {
-		return requestState{}, invalidParams("the requestState is not one of ours")
+		return requestState{}, invalidParams("the requestState was not issued here")
 	}
 	return requestState{bailey.ApprovalID(f[0]), f[1], f[2]}, nil
 }
@@ -164,7 +164,7 @@ func (w *waitingCall) resumeCall(ctx context.Context) (resumed bool, err error) 
 	p := w.req.Params
 	if p.RequestState == "" {
 		if len(p.InputResponses) > 0 {
-			return false, invalidParams("inputResponses without a requestState")
+			return false, invalidParams("inputResponses needs a requestState")
 		}
 		return false, nil
 	}
@@ -223,10 +223,10 @@ func questionText(q bailey.Question) (text string, whole bool) {
 		line("asked by", "%s: %s", quoteWord(string(r.ID)), escapeText(r.Reason))
 	}
 	for _, f := range q.Files {
-		line("file", "%s, %d bytes, as it was when this was asked", quoteWord(f.Input), f.Size)
+		line("file", "%s, %d bytes, as it was when this question was asked", quoteWord(f.Input), f.Size)
 	}
 	if q.Contents == bailey.NotBound {
-		line("not bound", "what lies in the files and directories that it names: that may change until it runs")
+		line("not bound", "the contents of the files and directories that it names: they may change until it runs")
 	}
 	for _, l := range q.Leases {
 		line("is lent", "%s as %s, from %s: %s", quoteWord(l.Name), quoteWord(l.Env), quoteWord(l.Adapter),

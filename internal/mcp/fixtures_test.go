@@ -101,7 +101,7 @@ func (f fixture) toolHandler() sdk.ToolHandler {
 		c := &fixtureCall{req: req}
 		if len(req.Params.Arguments) > 0 {
 			if err := json.Unmarshal(req.Params.Arguments, &c.args); err != nil {
-				return nil, invalidParams("the arguments are no object")
+				return nil, invalidParams("the arguments are not an object")
 			}
 		}
 		return f.do(ctx, c)
@@ -249,7 +249,7 @@ func taskFixtures() []fixture {
 // askConfirmations waits for an answer to each key.
 func (c *fixtureCall) askConfirmations(ctx context.Context, keys ...string) (*sdk.CallToolResult, error) {
 	if c.task == nil {
-		return textResult("nobody was asked"), nil
+		return textResult("no hook was run"), nil
 	}
 	inputs, answers := sdk.InputRequestMap{}, make(chan string, len(keys))
 	for _, key := range keys {
@@ -295,7 +295,7 @@ func (s *session) fixtureTask(ctx context.Context, req *sdk.CallToolRequest) (re
 			taskWork{shown: func() {}, hide: s.Hide, do: func(ctx context.Context, t *task) (sdk.Result, error) {
 				c := &fixtureCall{req: req, task: t, of: &s.tasks}
 				if len(req.Params.Arguments) > 0 && json.Unmarshal(req.Params.Arguments, &c.args) != nil {
-					return nil, invalidParams("the arguments are no object")
+					return nil, invalidParams("the arguments are not an object")
 				}
 				r, err := f.do(ctx, c)
 				if r == nil {

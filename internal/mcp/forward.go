@@ -95,7 +95,7 @@ func forwardConn(ctx context.Context, conn net.Conn, dial func(context.Context, 
 // writeUnavailable answers the first request if no gateway is reachable. It gives no reason, because the client has not
 // presented a token yet.
 func writeUnavailable(conn net.Conn) {
-	const body = `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"no gateway answers","data":{"kind":"unavailable","hint":"where bailey serve runs it is said why"}}}`
+	const body = `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"no gateway answers","data":{"kind":"unavailable","hint":"see the messages of bailey serve where it runs"}}}`
 	r := http.Response{StatusCode: http.StatusServiceUnavailable, ProtoMajor: 1, ProtoMinor: 1, Close: true,
 		ContentLength: int64(len(body)),
 		Header:        http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}

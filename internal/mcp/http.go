@@ -82,12 +82,12 @@ func (f Front) checkRequest(r *http.Request) error {
 		return slices.ContainsFunc(all, func(s string) bool { return strings.EqualFold(s, one) })
 	}
 	if !has(f.Hosts, r.Host) {
-		return refuseAs(http.StatusForbidden, bailey.Denied, "this door is not reached by that name",
+		return refuseAs(http.StatusForbidden, bailey.Denied, "this server does not answer to that host name",
 			"use its own address, or start it with --host")
 	}
 	if origins, from := r.Header["Origin"]; from && (len(origins) != 1 || !has(f.Origins, origins[0])) {
-		return refuseAs(http.StatusForbidden, bailey.Denied, "pages of that origin have no business here",
-			"start it with --origin")
+		return refuseAs(http.StatusForbidden, bailey.Denied, "pages of that origin are not allowed",
+			"start the server with --origin")
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ type HTTP struct {
 // NewHTTP returns the front end.
 func NewHTTP(c HTTPConfig) (*HTTP, error) {
 	if c.Admit == nil || c.Enter == nil || c.Hide == nil {
-		return nil, bailey.Internal.New("the door for HTTP has nobody to ask who comes, or no redaction", "")
+		return nil, bailey.Internal.New("MCP over HTTP is configured without authentication or redaction", "")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	h := &HTTP{HTTPConfig: c, patience: slowPatience, crowd: strangers.New(strangers.Usual)}
@@ -205,7 +205,7 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		gone: func() { end(disconnectedError{}) }, hide: h.Hide}
 	defer func() {
 		if p := recover(); p != nil {
-			h.Log.Error("a request broke", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			h.Log.Error("a request failed", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			panic(http.ErrAbortHandler) // a partial answer must not look complete
 		}
 	}()
@@ -270,7 +270,7 @@ func (h *HTTP) identifyCaller(front Front, r *http.Request) (Caller, error) {
 	}
 	if r.URL.Path != HTTPPath {
 		return Caller{}, refuseAs(http.StatusNotFound, bailey.NotFound, "there is nothing at this path",
-			"MCP is at "+HTTPPath)
+			"use MCP at "+HTTPPath)
 	}
 	who, err := h.authenticateBearer(r)
 	if err != nil {
@@ -281,7 +281,7 @@ func (h *HTTP) identifyCaller(front Front, r *http.Request) (Caller, error) {
 
 // authenticateBearer reads the bearer token (RFC 6750, section 2.1) and returns its owner.
 func (h *HTTP) authenticateBearer(r *http.Request) (Caller, error) {
-	const hint = "send the header Authorization: Bearer TOKEN; bailey token add makes one"
+	const hint = "send the header Authorization: Bearer TOKEN; run bailey token add to create a token"
 	all := r.Header.Values("Authorization")
 	if len(all) != 1 {
 		return Caller{}, bailey.Denied.Errorf(hint,
@@ -289,7 +289,7 @@ func (h *HTTP) authenticateBearer(r *http.Request) (Caller, error) {
 	}
 	scheme, bearer, _ := strings.Cut(all[0], " ")
 	if !strings.EqualFold(scheme, "bearer") || bearer == "" || len(bearer) > maxBearer {
-		return Caller{}, bailey.Denied.New("the Authorization header holds no bearer token", hint)
+		return Caller{}, bailey.Denied.New("the Authorization header contains no bearer token", hint)
 	}
 	return h.Admit(bearer)
 }
@@ -301,11 +301,11 @@ func (h *HTTP) readMessages(w http.ResponseWriter, r *http.Request, revision str
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLine))
 	if _, long := errors.AsType[*http.MaxBytesError](err); long {
 		return nil, refuseAs(http.StatusRequestEntityTooLarge, bailey.Invalid, "the body is over 1 MiB",
-			"send less; a large input is a file's")
+			"send less; use a file for a large input")
 	}
 	if err != nil {
-		return nil, refuseAs(http.StatusRequestTimeout, bailey.Invalid, "the body did not arrive whole",
-			fmt.Sprintf("it has to within %v", h.patience))
+		return nil, refuseAs(http.StatusRequestTimeout, bailey.Invalid, "the body is incomplete",
+			fmt.Sprintf("send it within %v", h.patience))
 	}
 	control.SetReadDeadline(time.Time{})
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
@@ -350,7 +350,7 @@ func checkParams(m message) error {
 		return nil
 	}
 	if json.Unmarshal(m.Params, params) != nil {
-		return errors.New("the params are not those of " + m.Method)
+		return errors.New("the params are not valid for " + m.Method)
 	}
 	return nil
 }
@@ -368,7 +368,7 @@ func namesTask(header http.Header, m message, revision string) error {
 	json.Unmarshal(m.Params, &p) // if the id is missing, the method refuses the request itself
 	switch name := header.Get(headerName); {
 	case name == "":
-		return errors.New("the header " + headerName + " is missing; it is to hold the taskId")
+		return errors.New("the header " + headerName + " is missing; it must contain the taskId")
 	case name != p.ID:
 		return errors.New("the header " + headerName + " does not match the taskId")
 	}

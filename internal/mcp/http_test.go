@@ -41,7 +41,7 @@ func serveWeb(t *testing.T, g Gate, change func(*HTTPConfig)) *web {
 		Admit: func(bearer string) (Caller, error) {
 			name, ok := strings.CutPrefix(bearer, "good-")
 			if !ok {
-				return Caller{}, &bailey.Error{Kind: bailey.Denied, Message: "the token is not known here", Hint: "make another"}
+				return Caller{}, &bailey.Error{Kind: bailey.Denied, Message: "the token is unknown here", Hint: "make another"}
 			}
 			return Caller{Principal: bailey.Principal{Agent: name, Token: name}}, nil
 		},
@@ -200,8 +200,8 @@ func TestHTTPRefuses(t *testing.T) {
 		code   int
 		says   string
 	}{
-		"another host":            {ping, func(r *http.Request) { in(r); r.Host = "rebound.example" }, 403, "not reached by that name"},
-		"the host without port":   {ping, func(r *http.Request) { in(r); r.Host = "127.0.0.1" }, 403, "not reached by that name"},
+		"another host":            {ping, func(r *http.Request) { in(r); r.Host = "rebound.example" }, 403, "not answer to that host name"},
+		"the host without port":   {ping, func(r *http.Request) { in(r); r.Host = "127.0.0.1" }, 403, "not answer to that host name"},
 		"another origin":          {ping, func(r *http.Request) { in(r); r.Header.Set("Origin", "http://evil.example") }, 403, "pages of that origin"},
 		"the origin null":         {ping, func(r *http.Request) { in(r); r.Header.Set("Origin", "null") }, 403, "pages of that origin"},
 		"two origins":             {ping, func(r *http.Request) { in(r); r.Header["Origin"] = []string{w.base, "https://page.example"} }, 403, "pages of that origin"},
@@ -210,7 +210,7 @@ func TestHTTPRefuses(t *testing.T) {
 		"no token":                {ping, func(r *http.Request) { in(r); r.Header.Del("Authorization") }, 401, "0 Authorization headers"},
 		"two tokens":              {ping, func(r *http.Request) { in(r); r.Header.Add("Authorization", "Bearer good-eve") }, 401, "2 Authorization headers"},
 		"basic":                   {ping, func(r *http.Request) { in(r); r.Header.Set("Authorization", "Basic good-ada") }, 401, "no bearer token"},
-		"an unknown token":        {ping, func(r *http.Request) { in(r); r.Header.Set("Authorization", "Bearer bad-ada") }, 401, "not known here"},
+		"an unknown token":        {ping, func(r *http.Request) { in(r); r.Header.Set("Authorization", "Bearer bad-ada") }, 401, "unknown here"},
 		"a token without end":     {ping, func(r *http.Request) { in(r); r.Header.Set("Authorization", "Bearer "+strings.Repeat("good-", 60)) }, 401, "no bearer token"},
 		"another's session":       {ping, func(r *http.Request) { in(r); r.Header.Set("Authorization", "Bearer good-eve") }, 404, "no such session"},
 		"no such session":         {ping, func(r *http.Request) { in(r); r.Header.Set(headerSession, "made-up") }, 404, "no such session"},
@@ -302,7 +302,7 @@ func TestHTTPHidesOnce(t *testing.T) {
 	}
 	_, _, body := w.post(helloHTTP, func(r *http.Request) { r.Host = "rebound.example" })
 	// message and hint, once each
-	if strings.Count(body, "door:") != 2 || !strings.Contains(body, `"message":"door:this door`) {
+	if strings.Count(body, "door:") != 2 || !strings.Contains(body, `"message":"door:this server`) {
 		t.Errorf("the door's: %s", body)
 	}
 }
@@ -505,7 +505,7 @@ func TestHTTPSessionEnds(t *testing.T) {
 		}
 	}()
 	<-came
-	w.door.Close(errors.New("the gateway ends"))
+	w.door.Close(errors.New("the gateway stops"))
 	wantCancelled(t, ended)
 }
 

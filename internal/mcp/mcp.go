@@ -118,12 +118,12 @@ type Config struct {
 
 // instructions are sent to every connected model, so they must be short.
 const instructions = `Bailey is the gate between you and the tools of this machine. Each call is decided by policy, ` +
-	`runs in a cage and leaves a receipt. A refusal is final; it says why and what to do instead. ` +
+	`runs in a jail and leaves a receipt. A refusal is final; it says why and what to do instead. ` +
 	`Do not repeat it unchanged and do not look for a way around it: tell the person you work for what you need. ` +
-	`A call that needs a person's approval waits for it, or returns as pending: call again with the same arguments to go on waiting, and once granted it runs, once. You cannot answer it yourself. ` +
-	`[REDACTED_IPV4_1] and the like stand for what is hidden from you, the same thing each time in this session: pass such a token on as it is. ` +
-	`As a path, a host or a URL's host the gate puts an address back; other secrets stay tokens unless the tool's schema says acceptsSecret. ` +
-	`[REDACTED__ with two underscores is how data that itself reads [REDACTED_ is shown.`
+	`A call that needs a person's approval waits for it, or returns as pending: call again with the same arguments to continue waiting; once approved, it runs once. You cannot approve it yourself. ` +
+	`Tokens such as [REDACTED_IPV4_1] stand for hidden values, the same token for the same value in this session: pass a token on unchanged. ` +
+	`In a path, a host or a URL's host the gate restores addresses; other secrets stay tokens unless the tool's schema says acceptsSecret. ` +
+	`[REDACTED__ with two underscores represents data that itself contains [REDACTED_.`
 
 // Serve handles MCP on rw until the peer closes the connection or ctx ends. It returns when every call of the
 // connection has ended. It closes rw, whose Close must unblock Read and Write, as a socket does.
@@ -133,7 +133,7 @@ const instructions = `Bailey is the gate between you and the tools of this machi
 func Serve(ctx context.Context, cfg Config, rw io.ReadWriteCloser) error {
 	if cfg.Gate == nil || cfg.Hide == nil {
 		rw.Close()
-		return bailey.Internal.New("an MCP connection has no gate, or no redaction", "")
+		return bailey.Internal.New("an MCP connection has no gate or no redaction", "")
 	}
 	c := newConn(rw, cfg.Hide, cmp.Or(cfg.Grace, DefaultGrace))
 	s := newSession(cfg)

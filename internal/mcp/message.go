@@ -30,7 +30,7 @@ func parseMessage(raw []byte) (message, error) {
 	}
 	var version, method string
 	if json.Unmarshal(env["jsonrpc"], &version) != nil || version != "2.0" {
-		return message{}, errors.New(`the message does not say "jsonrpc": "2.0"`)
+		return message{}, errors.New(`the message lacks "jsonrpc": "2.0"`)
 	}
 	id, hasID := env["id"]
 	if _, ok := parseID(id); hasID && !ok {

@@ -58,7 +58,7 @@ func (r *relay) hasPending() bool {
 const (
 	// settlePatience limits how long the last answers may take after the agent closed its side.
 	settlePatience = 5 * time.Second
-	lostCall       = "the gateway ended in mid-call: the call may have run; bailey receipts list shows it"
+	lostCall       = "the gateway stopped during the call: the call may have run; see bailey receipts list"
 )
 
 type relay struct {
@@ -315,7 +315,7 @@ func readLines(in io.Reader, out chan<- []byte, stop <-chan struct{}) error {
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return bailey.Invalid.Errorf("", "a line is over the %d bytes allowed", peer.MaxFrame)
+		return bailey.Invalid.Errorf("", "a line has more than %d bytes", peer.MaxFrame)
 	}
 	return lines.Err()
 }

@@ -148,7 +148,7 @@ func (f *facts) approversText() string {
 		key, people = " --key FILE", "an approver, who signs"
 	}
 	if f.Wants.Level == bailey.SignedTouch {
-		people += " with a key that wants a touch"
+		people += " with a key that requires a touch"
 	}
 	if f.Wants.Count > 1 {
 		people = fmt.Sprintf("%d approvers, who each sign", f.Wants.Count)
@@ -172,7 +172,7 @@ func reasonText(r bailey.Result) string {
 	case r.Decision.Reason != "":
 		return r.Decision.Reason
 	case toolFailed(r):
-		return fmt.Sprintf("the tool ended with exit code %d", r.ExitCode)
+		return fmt.Sprintf("the tool exited with code %d", r.ExitCode)
 	case r.Err == nil && r.Status == "":
 		return "the call ended without a status"
 	case r.Err == nil:
@@ -203,7 +203,7 @@ func refusalText(f *facts, err error) string {
 	}
 	if f.CallAgain {
 		fmt.Fprintf(&b, "open until: %s\nwho answers: %s\n", f.Expires, f.approversText())
-		b.WriteString("then: call again with the same arguments in this session; it goes on waiting, and once granted it runs, once\n")
+		b.WriteString("then: call again with the same arguments in this session; it continues waiting, and once approved, it runs once\n")
 	}
 	if f.Receipt != "" {
 		fmt.Fprintf(&b, "receipt: %s\n", f.Receipt)
@@ -257,12 +257,12 @@ func outputBlocks(r bailey.Result) (blocks []sdk.Content) {
 		blocks = append(blocks, textContent("(no output)"))
 	}
 	if len(r.Refused) > 0 {
-		blocks = append(blocks, textContent("refused on the way out:\n"+strings.Join(r.Refused, "\n")))
+		blocks = append(blocks, textContent("connections refused:\n"+strings.Join(r.Refused, "\n")))
 	}
 	if r.Truncated {
-		cut := fmt.Sprintf("(cut: each stream is kept up to %d bytes)", bailey.OutputCap)
+		cut := fmt.Sprintf("(truncated: each stream is kept up to %d bytes)", bailey.OutputCap)
 		if r.Narrow != "" {
-			cut = fmt.Sprintf("(cut: each stream is kept up to %d bytes; %s)", bailey.OutputCap, r.Narrow)
+			cut = fmt.Sprintf("(truncated: each stream is kept up to %d bytes; %s)", bailey.OutputCap, r.Narrow)
 		}
 		blocks = append(blocks, textContent(cut))
 	}

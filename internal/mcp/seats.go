@@ -94,8 +94,8 @@ func (h *HTTP) acquireSession(r *http.Request, who Caller, revision string,
 	case revision >= newRevision:
 		name = r.Header.Get(SessionHeader)
 		if len(name) > maxSessionHeader || printableText(name, maxSessionHeader) != name {
-			return nil, nil, refuseAs(http.StatusBadRequest, bailey.Invalid, "the header "+SessionHeader+" is no name",
-				fmt.Sprintf("at most %d printable characters of ASCII", maxSessionHeader))
+			return nil, nil, refuseAs(http.StatusBadRequest, bailey.Invalid, "the header "+SessionHeader+" is invalid",
+				fmt.Sprintf("use at most %d printable ASCII characters", maxSessionHeader))
 		}
 		t, fresh, err = h.findOrAddSession(who, "new\x00"+who.Principal.Token+"\x00"+name, false, true)
 	case name != "":
@@ -104,7 +104,7 @@ func (h *HTTP) acquireSession(r *http.Request, who Caller, revision string,
 		t, fresh, err = h.findOrAddSession(who, oldKey+rand.Text(), true, true)
 	default:
 		return nil, nil, refuseAs(http.StatusBadRequest, bailey.Invalid, "the request names no session",
-			"begin one with initialize, then send its "+headerSession+" with each request")
+			"start one with initialize, then send its "+headerSession+" with each request")
 	}
 	if err != nil {
 		return nil, nil, err
@@ -141,7 +141,7 @@ func (h *HTTP) reserveBody(token string) (leave func(), err error) {
 	defer h.mu.Unlock()
 	if h.bodies >= maxBodies || h.arriving[token] >= maxTokenBodies {
 		return nil, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, "too many requests are arriving",
-			"send each whole, and ask again in a moment")
+			"send each completely, and try again in a moment")
 	}
 	h.bodies++
 	h.arriving[token]++
@@ -170,11 +170,11 @@ func (h *HTTP) countOrAdd(token, key string, old, begins bool) (t, room *httpSes
 	defer h.mu.Unlock()
 	if h.over != nil {
 		return nil, nil, false, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, h.over.Error(),
-			"ask again: the next gateway begins with the next request")
+			"try again: the next request starts a new gateway")
 	}
 	if h.requests >= maxRequests || h.busy[token] >= maxTokenRequests {
 		return nil, nil, false, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, "too many requests are open",
-			"ask again in a moment")
+			"try again in a moment")
 	}
 	if t := h.all[key]; t != nil && t.token == token {
 		h.countRequests(t, 1)
@@ -182,7 +182,7 @@ func (h *HTTP) countOrAdd(token, key string, old, begins bool) (t, room *httpSes
 	}
 	if !begins { // a session of another token counts as unknown
 		return nil, nil, false, refuseAs(http.StatusNotFound, bailey.NotFound,
-			"there is no such session of this token: it ended, was idle for long, or its gateway ended", "begin one with initialize")
+			"there is no such session of this token: it ended, was idle too long, or its gateway ended", "start one with initialize")
 	}
 	if room, err = h.sessionToEvict(token); err != nil {
 		return nil, nil, false, err
@@ -196,7 +196,7 @@ func (h *HTTP) countOrAdd(token, key string, old, begins bool) (t, room *httpSes
 	return t, room, true, nil
 }
 
-var errEvicted = errors.New("the token began another session, and this one was idle longest")
+var errEvicted = errors.New("the token started another session, and this one was idle longest")
 
 // countRequests changes the number of requests of a session. The caller must hold mu.
 func (h *HTTP) countRequests(t *httpSession, more int) {
@@ -228,13 +228,13 @@ func (h *HTTP) sessionToEvict(token string) (*httpSession, error) {
 		return longest, nil
 	}
 	return nil, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable,
-		fmt.Sprintf("%d sessions of this token are open, of %d in all", own,
+		fmt.Sprintf("%d sessions of this token are open, %d in total", own,
 			len(h.all)), "end some (DELETE), or wait until they are idle")
 }
 
 // startSession begins a session. If that fails, t stays valid for requests that wait for it, but gets no new ones.
 func (h *HTTP) startSession(t *httpSession, who Caller) {
-	t.err = bailey.Internal.New("nobody said whether the session may begin", "")
+	t.err = bailey.Internal.New("nothing is configured to admit the session", "")
 	defer func() { // also if Enter panics
 		close(t.ready)
 		if t.err != nil {
@@ -318,7 +318,7 @@ func (h *HTTP) expireSession(t *httpSession) {
 	}
 }
 
-var errIdle = errors.New("the session was idle for long")
+var errIdle = errors.New("the session was idle too long")
 
 // endSession ends a session and returns when it has ended completely.
 func (h *HTTP) endSession(t *httpSession, why error) {

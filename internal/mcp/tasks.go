@@ -133,7 +133,7 @@ func (l *tasks) removeTask(t *task) {
 func (l *tasks) findTask(id string) (*task, error) {
 	t := l.all[id]
 	if t == nil || !t.shown || t.hasEnded() && time.Since(t.updated) > taskTTL {
-		return nil, invalidParams("this session has no such task: it ended over ten minutes ago, went with its gateway, or is another's; bailey receipts list shows its call")
+		return nil, invalidParams("this session has no such task: it ended over ten minutes ago, ended with its gateway, or belongs to another session; bailey receipts list shows its call")
 	}
 	return t, nil
 }
@@ -227,7 +227,7 @@ func (l *tasks) provideInputs(ctx context.Context, t *task, raw map[string]json.
 		err = json.Unmarshal(text, &responses)
 	}
 	if err != nil {
-		return invalidParams("the inputResponses are not what was asked for")
+		return invalidParams("the inputResponses do not match the request")
 	}
 	for _, key := range slices.Sorted(maps.Keys(responses)) {
 		if !take(ctx, key, responses[key]) {
@@ -417,7 +417,7 @@ func missingTasks() error { return missingCapability(`{"extensions":{"` + TasksE
 // missingCapability returns an error with the capabilities that a client must name.
 func missingCapability(capabilities string) error {
 	return &jsonrpc.Error{Code: codeMissingCapability,
-		Message: "the request does not name a capability of its client's that this needs: " + capabilities,
+		Message: "the request does not declare a client capability that this needs: " + capabilities,
 		Data:    json.RawMessage(`{"requiredCapabilities":` + capabilities + `}`)}
 }
 

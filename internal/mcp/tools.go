@@ -144,7 +144,7 @@ func (s *session) searchCapabilities(ctx context.Context, req *sdk.CallToolReque
 		Words string `json:"words"`
 	}
 	if json.Unmarshal(req.Params.Arguments, &q) != nil || strings.TrimSpace(q.Words) == "" || len(q.Words) > maxAsked {
-		return nil, invalidParams(fmt.Sprintf("words: a text of at most %d bytes is wanted", maxAsked))
+		return nil, invalidParams(fmt.Sprintf("words: must be a text of at most %d bytes", maxAsked))
 	}
 	type found struct {
 		ID          bailey.CapabilityID `json:"capability"`
@@ -179,7 +179,7 @@ func parseIndirectCall(raw json.RawMessage) (name string, input json.RawMessage,
 		Input      json.RawMessage `json:"input"`
 	}
 	if json.Unmarshal(raw, &c) != nil || c.Capability == "" {
-		return "", nil, invalidParams("capability: the id of one is wanted, as capabilities_search finds it")
+		return "", nil, invalidParams("capability: must be the ID of one, as capabilities_search finds it")
 	}
 	return c.Capability, c.Input, nil
 }
@@ -216,7 +216,7 @@ func Formats() []string { return slices.Sorted(maps.Keys(exports)) }
 func Export(tools []Tool, format string) (any, error) {
 	shape, known := exports[format]
 	if !known {
-		return nil, bailey.Invalid.Errorf("one of "+strings.Join(Formats(), ", "), "there is no format %q", format)
+		return nil, bailey.Invalid.Errorf("one of "+strings.Join(Formats(), ", "), "unknown format %q", format)
 	}
 	if format == twoTool {
 		return searchAndCallSpecs(), nil
@@ -255,9 +255,9 @@ func searchAndCallSpecs() []toolSpec {
 			"additionalProperties": false}
 	}
 	return []toolSpec{
-		{searchTool, "Find what can be called through Bailey, by words for what is to be done. Best first, each with its inputs.",
-			object(map[string]any{"words": text("as in: what changed in a commit")}, "words")},
-		{callToolName, instructions, object(map[string]any{"capability": text("its id, as in git.log"),
+		{searchTool, "Find capabilities of Bailey by words for what is to be done. Best first, each with its inputs.",
+			object(map[string]any{"words": text("for example: what changed in a commit")}, "words")},
+		{callToolName, instructions, object(map[string]any{"capability": text("its id, for example git.log"),
 			"input": map[string]any{"type": "object", "description": "its inputs, by name"}}, "capability", "input")},
 	}
 }

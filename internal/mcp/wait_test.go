@@ -94,7 +94,7 @@ func (a *asker) date(ctx context.Context, c bailey.Call) bailey.Result {
 			return bailey.Result{Receipt: "r-gone", Status: bailey.Killed, Err: ctx.Err()}
 		}
 	}
-	return bailey.Result{Receipt: "r-wait", Status: bailey.Pending, Approval: q.ID, Err: &bailey.Error{Kind: bailey.Denied, Message: "a person has to approve this"}}
+	return bailey.Result{Receipt: "r-wait", Status: bailey.Pending, Approval: q.ID, Err: &bailey.Error{Kind: bailey.Denied, Message: "a person must approve this"}}
 }
 
 func (a *asker) Question(_ context.Context, from bailey.Call, id bailey.ApprovalID) (Question, error) {
@@ -220,7 +220,7 @@ func TestPending(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	text := first(t, res)
-	for _, want := range []string{"waiting for approval", "approval: a-1", "open until: 2001-09-09T01:46:40Z", "bailey approve a-1", "call again with the same arguments in this session", "runs, once", "executed: no"} {
+	for _, want := range []string{"waiting for approval", "approval: a-1", "open until: 2001-09-09T01:46:40Z", "bailey approve a-1", "call again with the same arguments in this session", "runs once", "executed: no"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it does not say %q:\n%s", want, text)
 		}
@@ -242,8 +242,8 @@ func TestWhoAnswers(t *testing.T) {
 	}{
 		"a person: bailey approve a-1":                          {[]bailey.Rule{{Count: 1}}, true},
 		"an approver, who signs: bailey approve a-1 --key FILE": {[]bailey.Rule{{Count: 1}}, false},
-		"an approver, who signs with a key that wants a touch, with the role sre: bailey approve a-1 --key FILE": {[]bailey.Rule{{Level: bailey.SignedTouch, Role: "sre"}}, false},
-		"2 approvers, who each sign, with the role lead and sre: bailey approve a-1 --key FILE":                  {[]bailey.Rule{{Count: 2, Role: "sre"}, {Role: "lead"}}, false},
+		"an approver, who signs with a key that requires a touch, with the role sre: bailey approve a-1 --key FILE": {[]bailey.Rule{{Level: bailey.SignedTouch, Role: "sre"}}, false},
+		"2 approvers, who each sign, with the role lead and sre: bailey approve a-1 --key FILE":                     {[]bailey.Rule{{Count: 2, Role: "sre"}, {Role: "lead"}}, false},
 	} {
 		f := factsOf(bailey.Result{Status: bailey.Pending, Approval: "a-1"}, &Question{bailey.Question{Rules: c.rules}, c.local})
 		if got := f.approversText(); got != want {

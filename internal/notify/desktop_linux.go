@@ -49,7 +49,7 @@ func (d *desktop) findNotifySend() (program, bus string, err error) {
 	}
 	if program == "" {
 		return "", "", bailey.Unavailable.New("notify-send is not in "+d.path,
-			"install it (libnotify), or take desktop out of notify in settings.yaml")
+			"install it (libnotify), or remove desktop from notify in settings.yaml")
 	}
 	bus, err = d.busAddress()
 	return program, bus, err
@@ -68,8 +68,8 @@ func (d *desktop) busAddress() (string, error) {
 	if info, err := os.Stat(name); err == nil && info.Mode().Type() == fs.ModeSocket {
 		return "unix:path=" + name, nil
 	}
-	return "", bailey.Unavailable.New("no session bus: $DBUS_SESSION_BUS_ADDRESS is no unix socket, and there is no "+name,
-		"nobody is logged in at a desktop here; use a webhook")
+	return "", bailey.Unavailable.New("no session bus: $DBUS_SESSION_BUS_ADDRESS is not a unix socket, and there is no "+name,
+		"use a webhook: no user is logged in at a desktop here")
 }
 
 // notifyArgs returns the arguments that make notify-send show a message. notify-send reads C escapes in the body
@@ -118,12 +118,12 @@ func (d *desktop) sendMessage(ctx context.Context, m Message) (string, error) {
 	err = cmd.Run()
 	switch {
 	case err == nil:
-		return "notify-send took it", nil
+		return "notify-send accepted it", nil
 	case ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return "", bailey.Unavailable.Errorf("see that something shows notifications at the desktop",
+		return "", bailey.Unavailable.Errorf("make sure that a notification daemon runs on the desktop",
 			"notify-send took longer than %v", d.patience)
 	}
 	line, _, _ := strings.Cut(string(said), "\n")
-	return "", bailey.Unavailable.Errorf("see that something shows notifications at the desktop",
+	return "", bailey.Unavailable.Errorf("make sure that a notification daemon runs on the desktop",
 		"notify-send failed (%v): %s", err, plainLine(line, 200))
 }

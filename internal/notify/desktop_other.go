@@ -19,4 +19,4 @@ func (*desktop) missingReason() string { return errNoDesktop.Error() }
 func (*desktop) sendMessage(context.Context, Message) (string, error) { return "", errNoDesktop }
 
 var errNoDesktop = &bailey.Error{Kind: bailey.Unavailable,
-	Message: "this version shows nothing on the desktop of this platform", Hint: "use a webhook, or take desktop out of notify in settings.yaml"}
+	Message: "this version does not support desktop notifications on this platform", Hint: "use a webhook, or remove desktop from notify in settings.yaml"}

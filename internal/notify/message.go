@@ -66,7 +66,7 @@ func newMessage(kind string, q bailey.Question, reason string, now time.Time) Me
 		// a granted question may be denied before it is used: that is another message
 		sum := sha256.Sum256([]byte(reason))
 		m.key += fmt.Sprintf("_%x", sum[:4])
-		m.Text = fmt.Sprintf("Bailey: %s by %s waits no longer for an answer (%s)", plainWord(string(q.Call)),
+		m.Text = fmt.Sprintf("Bailey: %s by %s no longer waits for an answer (%s)", plainWord(string(q.Call)),
 			plainWord(q.Principal.Agent), m.ID)
 		return m
 	}

@@ -114,7 +114,7 @@ func New(c Config) *Sender {
 	}
 	if c.Key == nil {
 		c.Key = func() (Key, error) {
-			return Key{}, bailey.Unavailable.New("nothing is there to sign with", "")
+			return Key{}, bailey.Unavailable.New("there is no key to sign with", "")
 		}
 	}
 	if c.Now == nil {
@@ -203,7 +203,7 @@ func (s *Sender) deliverQueue(ctx context.Context, w *deliveryQueue) {
 		select {
 		case <-ctx.Done():
 			if n := w.currentState().Waiting; n > 0 {
-				s.c.Log.Warn("messages about questions were not sent: the gateway ends", "way", w.name, "messages", n)
+				s.c.Log.Warn("messages about questions were not sent: the gateway stops", "way", w.name, "messages", n)
 			}
 			return
 		case <-w.wake:
@@ -222,7 +222,7 @@ func (s *Sender) sendOne(ctx context.Context, w *deliveryQueue, m Message) {
 	}
 	_, err := w.send(ctx, now, m, Tries)
 	if w.recordResult(err, s.c.Now()); err != nil {
-		s.c.Log.Error("nobody was told", "way", w.name, "message", m.Type, "question", m.ID, "err", err)
+		s.c.Log.Error("no person was notified", "way", w.name, "message", m.Type, "question", m.ID, "err", err)
 	}
 }
 

@@ -70,7 +70,7 @@ func (w *webhook) clientFor(target string) (*http.Client, error) {
 	case u.Scheme == "http":
 		return w.near, nil
 	}
-	return nil, bailey.Invalid.New("the webhook's url is none", "https://…, or http:// of this machine")
+	return nil, bailey.Invalid.New("the webhook's url is malformed", "use https://…, or http:// for this machine")
 }
 
 // sendMessage posts m, in at most tries attempts, and returns the response as text.
@@ -152,13 +152,13 @@ func deliveryError(target string, code int, err error, tries int) error {
 	case errors.As(err, &own):
 		return own
 	case err != nil:
-		return bailey.Unavailable.Errorf("bailey notify test tries again",
+		return bailey.Unavailable.Errorf("run bailey notify test to try again",
 			"%s did not answer (tries: %d): %s", Where(target), tries, plainLine(err.Error(), 200))
 	case code/100 == 3:
-		return bailey.Denied.Errorf("name the url that it leads to in settings.yaml, then bailey init --apply",
-			"%s answered %d, and no redirect is followed", Where(target), code)
+		return bailey.Denied.Errorf("set the target url in settings.yaml, then run bailey init --apply",
+			"%s answered %d, but redirects are not followed", Where(target), code)
 	}
-	return bailey.Unavailable.Errorf("look at what the receiver says of it; bailey notify test tries again",
+	return bailey.Unavailable.Errorf("check the receiver's log; run bailey notify test to try again",
 		"%s answered %d (tries: %d)", Where(target), code, tries)
 }
 
@@ -187,18 +187,18 @@ func checkAddress(address netip.Addr, near bool) error {
 	what := ""
 	switch {
 	case !a.IsValid() || a.IsUnspecified():
-		what = "no address of a machine"
+		what = "not the address of a machine"
 	case near && !a.IsLoopback():
-		what = "not of this machine, and http goes no further"
+		what = "not on this machine, as http requires"
 	case a.IsLinkLocalUnicast() || slices.Contains(metadataAddrs(), a):
-		what = "of the link, or of a cloud's metadata service"
+		what = "link-local, or a cloud metadata service"
 	case a.IsMulticast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		what = "of a group of machines"
+		what = "a multicast address"
 	}
 	if what == "" {
 		return nil
 	}
-	return bailey.Denied.Errorf("name another url in settings.yaml, then bailey init --apply",
+	return bailey.Denied.Errorf("set another url in settings.yaml, then run bailey init --apply",
 		"the webhook's address %s is %s", address, what)
 }
 
@@ -238,8 +238,8 @@ func ParseKey(text []byte) (Key, error) {
 	s, ok := strings.CutPrefix(strings.TrimSuffix(string(text), "\n"), keyPrefix)
 	raw, err := base64.StdEncoding.Strict().DecodeString(s)
 	if !ok || err != nil || strings.ContainsAny(s, "\r\n") || len(raw) < minKey || len(raw) > maxKey {
-		return Key{}, bailey.Invalid.Errorf("bailey notify key --new makes another",
-			"the key of the webhook is not %s and base64 of %d to %d bytes", keyPrefix, minKey, maxKey)
+		return Key{}, bailey.Invalid.Errorf("run bailey notify key --new to create another",
+			"the key of the webhook must be %s and base64 of %d to %d bytes", keyPrefix, minKey, maxKey)
 	}
 	return Key{raw}, nil
 }

@@ -143,7 +143,7 @@ func TestNoRedirect(t *testing.T) {
 	for _, to := range []string{"http://169.254.169.254/latest/meta-data/", other.URL} {
 		for _, code := range []int{301, 302, 303, 307, 308} {
 			srv, list := receiver(t, func(_ int, w http.ResponseWriter) { w.Header().Set("Location", to); w.WriteHeader(code) })
-			if st := send(t, sender(srv.URL)); st.Failed != 1 || !strings.Contains(st.Last, "no redirect is followed") || len(list()) != 1 {
+			if st := send(t, sender(srv.URL)); st.Failed != 1 || !strings.Contains(st.Last, "redirects are not followed") || len(list()) != 1 {
 				t.Errorf("%d to %s: %+v", code, to, st)
 			}
 		}
@@ -233,9 +233,9 @@ func TestTargets(t *testing.T) {
 		}
 	}
 	for to, said := range map[string]string{
-		"http://10.255.255.1/secret": "not of this machine", "http://169.254.169.254/secret": "not of this machine", "https://169.254.169.254/secret": "metadata service",
-		"https://[fd00:ec2::254]/secret": "metadata service", "ftp://127.0.0.1/secret": "url is none", "https://user:secret@127.0.0.1": "url is none", "127.0.0.1/secret": "url is none",
-		"http://127.0.0.1:1/secret": "http://127.0.0.1:1 did not answer", "https://127.0.0.1:1/secret": "https://127.0.0.1:1 did not answer", "http://\x00secret": "url is none",
+		"http://10.255.255.1/secret": "not on this machine", "http://169.254.169.254/secret": "not on this machine", "https://169.254.169.254/secret": "metadata service",
+		"https://[fd00:ec2::254]/secret": "metadata service", "ftp://127.0.0.1/secret": "url is malformed", "https://user:secret@127.0.0.1": "url is malformed", "127.0.0.1/secret": "url is malformed",
+		"http://127.0.0.1:1/secret": "http://127.0.0.1:1 did not answer", "https://127.0.0.1:1/secret": "https://127.0.0.1:1 did not answer", "http://\x00secret": "url is malformed",
 	} {
 		if st := send(t, sender(to)); st.Failed != 1 || !strings.Contains(st.Last, said) || strings.Contains(st.Last, "secret") {
 			t.Errorf("%q: %q", to, st.Last)

@@ -50,8 +50,8 @@ const (
 func New(t Tool) (*Draft, error) {
 	for _, path := range append([]string{t.Command}, t.Read...) {
 		if flattenText(path, len(path)) != path {
-			return nil, bailey.Invalid.New("the path "+flattenText(path, 200)+" is not one that a manifest can hold as it is",
-				"give it a name without double blanks and without characters that hide")
+			return nil, bailey.Invalid.New("the path "+flattenText(path, 200)+" is not valid in a manifest",
+				"give it a name without double spaces and invisible characters")
 		}
 	}
 	d := &drafter{tool: t, names: map[string]bool{}}
@@ -63,14 +63,14 @@ func New(t Tool) (*Draft, error) {
 	var body strings.Builder
 	for _, l := range leaves {
 		if body.Len() > maxDraft {
-			d.leaveOut(l, "the draft is long enough")
+			d.leaveOut(l, "the draft has reached its maximum size")
 			continue
 		}
 		d.draftCapability(&body, l)
 	}
 	if len(d.out.Capabilities) == 0 {
 		return nil, bailey.Invalid.New("nothing in the help of "+flattenText(t.Name, 60)+" could be made a capability"+d.leftOutReason(),
-			"write the pack by hand: bailey pack scaffold NAME makes a beginning")
+			"write the pack by hand; bailey pack scaffold NAME creates a template")
 	}
 	d.out.YAML = []byte(d.manifestHead() + body.String() + d.leftOutComment())
 	return &d.out, nil
@@ -137,7 +137,7 @@ func (d *drafter) draftCapability(b *strings.Builder, t *Tree) {
 	c.joins = joins
 	why := t.Help.Unclear
 	if n := len(t.Words); n > 0 && slices.Contains(vocabulary().executing, t.Words[n-1]) {
-		why = "by its name it runs programs, or keeps a person at a prompt"
+		why = "according to its name it runs programs, or prompts a person"
 	}
 	for _, o := range t.Help.Options {
 		if why == "" {
@@ -188,9 +188,9 @@ func (c *capability) addOption(o Option, room int) (why string) {
 	case o.Values > 1:
 		why = "takes several values"
 	case len(name) > 2 && !strings.HasPrefix(name, "--") && o.Values > 0:
-		why = "a value behind a long name with one dash"
+		why = "it takes its value after a long name with one dash"
 	case o.Values > 0 && strings.HasPrefix(name, "--") && !c.joins:
-		why = "its value is a word of its own"
+		why = "its value is a separate argument"
 	case len(c.inputs) >= room:
 		why = fmt.Sprintf("beyond %d inputs", maxInputs)
 	case c.taken["/"+name]:
@@ -235,7 +235,7 @@ func (c *capability) addOperands(list []Operand, dashes bool) (why string) {
 		}
 		if o.isExecuted() {
 			if o.Required {
-				return "it runs what it is given"
+				return "it runs its arguments"
 			}
 			continue
 		}
@@ -253,16 +253,16 @@ func (c *capability) addOperands(list []Operand, dashes bool) (why string) {
 // the tool.
 func (d *Draft) Notes() []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Pack %s, a draft\n\nNobody has checked it: it was made of what the tool says of itself. In `pack.yaml`:\n\n", d.Pack)
+	fmt.Fprintf(&b, "# Pack %s, a draft\n\nThis draft was generated from the tool's help and not reviewed. In `pack.yaml`:\n\n", d.Pack)
 	b.WriteString("1. Delete the capabilities that no agent needs.\n" +
-		"2. At each `review:` see that risk, sideEffectClass and reversibility are true. `readOnly` was taken from a name; `mutating`,\n" +
-		"   `high` and `irreversible` say that nothing is known.\n" +
-		"3. At each `left out` add only what you understand, and give it the narrowest type: an `enum`, a `pattern`, a `format`.\n" +
+		"2. At each `review:` check risk, sideEffectClass and reversibility. `readOnly` was derived from a name; `mutating`,\n" +
+		"   `high` and `irreversible` mean that nothing is known.\n" +
+		"3. At each `left out` add only options that you understand, with the narrowest type: an `enum`, a `pattern`, a `format`.\n" +
 		"4. Inputs with `format: path` were guessed from their names. An input that names a file and has no such format is not\n" +
-		"   checked, and the cage does not show the file.\n" +
+		"   checked, and the jail does not show the file.\n" +
 		"5. The tool has no network and writes nowhere. `sandboxProfile.network.egress` and `fs.rw` change that,\n" +
-		"   `backend.cwdFromInput` says where it starts, `credentials` lends it a secret. Each is a decision.\n" +
-		"6. Descriptions are read by agents, and they are the tool author's. Put them into your own words.\n\n")
+		"   `backend.cwdFromInput` sets its working directory, `credentials` lends it a secret. Decide on each.\n" +
+		"6. Descriptions are read by agents, and come from the tool's author. Rewrite them in your own words.\n\n")
 	fmt.Fprintf(&b, "Capabilities, %d:\n\n", len(d.Capabilities))
 	for _, c := range d.Capabilities {
 		fmt.Fprintf(&b, "* `%s`: %s\n", c.ID, c.SideEffect)

@@ -44,7 +44,7 @@ func Explore(ctx context.Context, b Bounds, probe Probe) (*Tree, error) {
 		}
 		if depth == b.Depth {
 			for _, a := range next {
-				a.tree.Skipped = "it lies deeper than was looked"
+				a.tree.Skipped = "it is deeper than the maximum depth"
 			}
 			break
 		}
@@ -70,7 +70,7 @@ func (e *explorer) askForHelp(ctx context.Context, a exploreTask) (text string, 
 	t, last := a.tree, ""
 	for _, word := range []string{"--help", "-h"} {
 		if e.used == e.bounds.Probes {
-			t.Skipped = "the bound on probes was reached before it"
+			t.Skipped = "the limit of probes was reached before it"
 			return "", nil
 		}
 		e.used++
@@ -86,7 +86,7 @@ func (e *explorer) askForHelp(ctx context.Context, a exploreTask) (text string, 
 		case help.Empty():
 			continue
 		case slices.Contains(a.above, text):
-			t.Skipped = "its help is that of the command above it"
+			t.Skipped = "its help is the same as that of its parent command"
 			return "", nil
 		}
 		t.Help = help
@@ -95,7 +95,7 @@ func (e *explorer) askForHelp(ctx context.Context, a exploreTask) (text string, 
 		}
 		return text, nil
 	}
-	t.Skipped = "it says nothing of itself that could be read" + last
+	t.Skipped = "its help could not be parsed" + last
 	return "", nil
 }
 

@@ -148,7 +148,7 @@ func TestRunsPrograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(Tool{Name: "hyperfine", Command: "hyperfine", Root: tree}); !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), "runs what it is given") {
+	if _, err := New(Tool{Name: "hyperfine", Command: "hyperfine", Root: tree}); !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), "runs its arguments") {
 		t.Error(err)
 	}
 	d, _ := draft(t, "flask")
@@ -178,7 +178,7 @@ func TestExplore(t *testing.T) {
 
 	same := load(t, "systemctl").stdout["--help"]
 	tree, _ = Explore(context.Background(), Bounds{Depth: 16, Probes: 1000}, func(context.Context, []string) (string, string, error) { return same, "", nil })
-	if leaves, left := tree.Leaves(); len(leaves) > 0 || len(left) != 70 || !strings.Contains(left[0].Skipped, "of the command above") {
+	if leaves, left := tree.Leaves(); len(leaves) > 0 || len(left) != 70 || !strings.Contains(left[0].Skipped, "of its parent command") {
 		t.Errorf("a tool that always says the same has %d leaves", len(leaves))
 	}
 

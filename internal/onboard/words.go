@@ -77,7 +77,7 @@ func optionHazard(o Option, looks bool) string {
 	}
 	if looks && !strings.HasPrefix(o.longName(), "--no-") &&
 		(sharesWord(vocabulary().acting, names) || o.Value == "" && sharesWord(vocabulary().acting, said)) {
-		return "may do more than look"
+		return "may do more than read"
 	}
 	return ""
 }

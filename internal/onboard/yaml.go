@@ -8,8 +8,8 @@ import (
 // manifestHead returns the beginning of the manifest.
 func (d *drafter) manifestHead() string {
 	var b strings.Builder
-	b.WriteString("# Drafted from what the tool says of itself, which nobody has checked. Before you install it, read each line\n" +
-		"# behind review:, and README.md beside this file.\n")
+	b.WriteString("# Drafted from the tool's help and not reviewed. Before you install it, read each line\n" +
+		"# after review:, and README.md beside this file.\n")
 	about := d.tool.Root.Help.Summary
 	if about == "" {
 		about = "what " + d.tool.Name + " does"
@@ -35,9 +35,9 @@ func (d *drafter) writeCapability(b *strings.Builder, name string, c *capability
 	risk, effect, back := "high", "mutating", "irreversible"
 	if c.looks {
 		risk, effect, back = "low", "readOnly", "readOnly"
-		b.WriteString("  # review: by its name it only looks. See that it does, whatever the options.\n")
+		b.WriteString("  # review: according to its name it only reads. Check this for all options.\n")
 	} else {
-		b.WriteString("  # review: taken for the worst. Say less only of what you know.\n")
+		b.WriteString("  # review: worst case assumed. Lower it only if you know better.\n")
 	}
 	writeComment(b, "  ", c.left)
 	if t.Help.Shared > 0 {

@@ -132,8 +132,8 @@ func LoadInstalled(home localapi.Home, l State) (loaded []*pack.Pack, found []Fi
 			found = append(found,
 				Finding{Pack: name, File: File(home, in),
 					Text: fmt.Sprintf("%s %s is installed and NOT LOADED: %v", name, in.Version, err),
-					Cure: "bailey pack install BUNDLE installs it anew; bailey pack uninstall " + name +
-						" takes it out"})
+					Cure: "run bailey pack install BUNDLE to install it again; bailey pack uninstall " + name +
+						" to remove it"})
 			continue
 		}
 		loaded = append(loaded, p)
@@ -154,7 +154,7 @@ func Load(home localapi.Home, in Installed, keys []pack.Key) (*pack.Pack, error)
 		return nil, err
 	case v.Name != in.Name || v.Version != in.Version || v.Digest != in.Digest || v.Key != in.Key:
 		return nil, bailey.Denied.Errorf("",
-			"the file is %s %s, bundle %.12s, and another was installed", v.Name, v.Version, v.Digest)
+			"the file is %s %s, bundle %.12s, but another was installed", v.Name, v.Version, v.Digest)
 	}
 	return v.Pack(in.Name + "/" + pack.ManifestName)
 }
@@ -164,7 +164,7 @@ func Load(home localapi.Home, in Installed, keys []pack.Key) (*pack.Pack, error)
 func ReadBundle(file string) ([]byte, error) {
 	data, err := safefile.ReadPlain(file, pack.MaxBundle)
 	if err == nil && data == nil {
-		err = bailey.NotFound.New("there is no file "+file, "bailey pack bundle DIR makes a bundle")
+		err = bailey.NotFound.New("there is no file "+file, "run bailey pack bundle DIR to create a bundle")
 	}
 	return data, err
 }
@@ -192,12 +192,12 @@ func Keys(home localapi.Home, l State) (keys []pack.Key, found []Finding) {
 			keys = append(keys, k)
 			continue
 		case err == nil && text == nil:
-			err = fmt.Errorf("%s is gone", file)
+			err = fmt.Errorf("%s was removed", file)
 		case err == nil:
 			err = fmt.Errorf("%s is not the key that was trusted", file)
 		}
 		found = append(found, Finding{Key: name, File: file, Text: fmt.Sprintf("the key %s is trusted and NOT USED: %v", name, err),
-			Cure: "bailey pack untrust " + name +
+			Cure: "run bailey pack untrust " + name +
 				", then bailey pack trust FILE with the key as its author gave it to you"})
 	}
 	for _, e := range NamesIn(filepath.Join(string(home), KeysDirName)) {
@@ -207,7 +207,7 @@ func Keys(home localapi.Home, l State) (keys []pack.Key, found []Finding) {
 			continue
 		}
 		file := filepath.Join(string(home), KeysDirName, e)
-		found = append(found, Finding{File: file, Text: file + " was put there by hand, and is not trusted", Cure: "bailey pack trust " + file + " if you mean it, else remove it"})
+		found = append(found, Finding{File: file, Text: file + " was put there by hand, and is not trusted", Cure: "run bailey pack trust " + file + " to use it, or remove it"})
 	}
 	return keys, found
 }
@@ -216,7 +216,7 @@ func Keys(home localapi.Home, l State) (keys []pack.Key, found []Finding) {
 func strayPacks(home localapi.Home, l State) (found []Finding) {
 	dir := filepath.Join(string(home), DirName)
 	stray := func(file string) {
-		found = append(found, Finding{File: file, Text: file + " was put there by hand, and is not loaded", Cure: "bailey pack install " + file + " if you mean it, else remove it"})
+		found = append(found, Finding{File: file, Text: file + " was put there by hand, and is not loaded", Cure: "run bailey pack install " + file + " to use it, or remove it"})
 	}
 	for _, name := range NamesIn(dir) {
 		in, ok := l.Installed[name]
@@ -262,8 +262,8 @@ func ReadAt(path string, dev bool, keys []pack.Key) (v *pack.Verified, data []by
 func BundleOf(dir string) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, bailey.Invalid.Wrap(err, dir+" is no directory that can be read",
-			"name the directory in which pack.yaml is")
+		return nil, bailey.Invalid.Wrap(err, dir+" is not a readable directory",
+			"name the directory of pack.yaml")
 	}
 	defer root.Close()
 	return pack.MakeBundle(root.FS())

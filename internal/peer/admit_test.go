@@ -105,10 +105,10 @@ func TestExecutable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := Executable(os.Getpid()); got != self && got != "not to be seen" {
+	if got := Executable(os.Getpid()); got != self && got != "not visible" {
 		t.Errorf("%s, want %s", got, self)
 	}
-	if got := Executable(1 << 30); got != "not to be seen" {
+	if got := Executable(1 << 30); got != "not visible" {
 		t.Errorf("of a process that is not: %s", got)
 	}
 }

@@ -17,19 +17,19 @@ func ListenFor(path string, admit func(uid int) bool) (*Listener, error) {
 	dir := filepath.Dir(path)
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return nil, bailey.Unavailable.Wrap(err, "the socket's directory "+dir+" cannot be looked at",
-			"make it, mode 0755 or less")
+		return nil, bailey.Unavailable.Wrap(err, "the socket's directory "+dir+" cannot be examined",
+			"create it with mode 0755 or less")
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !info.IsDir():
 		return nil, bailey.Denied.New("the socket's directory "+dir+" is not a directory", "move it away")
 	case !ok || int(st.Uid) != os.Geteuid():
-		return nil, bailey.Denied.New("the socket's directory "+dir+" belongs to somebody else",
-			"name a directory of your own")
+		return nil, bailey.Denied.New("the socket's directory "+dir+" belongs to another user",
+			"name a directory that you own")
 	case info.Mode().Perm()&0o022 != 0:
 		return nil, bailey.Denied.Errorf("chmod 755 "+dir,
-			"the socket's directory %s has mode %04o: others could put a socket of theirs there", dir, info.Mode().Perm())
+			"the socket's directory %s has mode %04o: other users could put their own socket there", dir, info.Mode().Perm())
 	}
 	return listenAdmitting(path, admit, func(path string) error { return os.Chmod(path, 0o666) })
 }

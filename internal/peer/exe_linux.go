@@ -10,7 +10,7 @@ import (
 func Executable(pid int) string {
 	name, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {
-		return "not to be seen"
+		return "not visible"
 	}
 	return name
 }

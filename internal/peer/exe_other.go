@@ -3,4 +3,4 @@
 package peer
 
 // Executable returns a placeholder: it is implemented only on Linux.
-func Executable(int) string { return "not to be seen" }
+func Executable(int) string { return "not visible" }

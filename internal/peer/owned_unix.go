@@ -20,10 +20,10 @@ func Owned(dir string) error {
 	case !info.IsDir():
 		return bailey.Denied.New(dir+" is not a directory", "move it away")
 	case !ok || int(st.Uid) != os.Geteuid():
-		return bailey.Denied.New(dir+" belongs to somebody else", "set BAILEY_HOME to a directory of your own")
+		return bailey.Denied.New(dir+" belongs to another user", "set BAILEY_HOME to a directory that you own")
 	case info.Mode().Perm()&0o077 != 0:
 		return bailey.Denied.Errorf("chmod 700 "+dir,
-			"%s has mode %04o: others could reach in", dir, info.Mode().Perm())
+			"%s has mode %04o: other users could access it", dir, info.Mode().Perm())
 	}
 	return nil
 }

@@ -49,14 +49,14 @@ func listenAdmitting(path string, admit func(uid int) bool, mode func(path strin
 	defer release()
 	if c, err := net.Dial("unix", addr); err == nil {
 		c.Close()
-		return nil, bailey.Conflict.New(path+" has a listener already", "")
+		return nil, bailey.Conflict.New(path+" already has a listener", "")
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: addr, Net: "unix"})
 	if err != nil {
-		return nil, fmt.Errorf("listening on %s: %w", path, err)
+		return nil, fmt.Errorf("cannot listen on %s: %w", path, err)
 	}
 	l.SetUnlinkOnClose(false) // by then the path may be another gateway's
 	if err := mode(path); err != nil {
@@ -124,7 +124,7 @@ func dialVerified(path string, want int) (*Conn, error) {
 		if want != os.Geteuid() {
 			whom = fmt.Sprintf("uid %d", want)
 		}
-		err = bailey.Denied.Errorf("remove the socket and look who made it",
+		err = bailey.Denied.Errorf("remove the socket and find out who created it",
 			"%s is served by uid %d, not by %s", path, uid, whom)
 	}
 	if err != nil {
@@ -137,7 +137,7 @@ func dialVerified(path string, want int) (*Conn, error) {
 // WriteFrame sends one complete frame. Several goroutines may call it at once.
 func (c *Conn) WriteFrame(kind byte, payload []byte) error {
 	if len(payload) > MaxFrame {
-		return bailey.Invalid.Errorf("", "a message of %d bytes is over the %d allowed", len(payload), MaxFrame)
+		return bailey.Invalid.Errorf("", "a message has %d bytes, but may have at most %d", len(payload), MaxFrame)
 	}
 	head := make([]byte, 5, 5+len(payload))
 	head[0] = kind
@@ -176,7 +176,7 @@ func readFrame(r io.Reader, most uint32) (kind byte, payload []byte, err error) 
 	}
 	n := binary.BigEndian.Uint32(head[1:])
 	if n > most {
-		return 0, nil, bailey.Invalid.Errorf("", "a message of %d bytes is over the %d allowed", n, most)
+		return 0, nil, bailey.Invalid.Errorf("", "a message has %d bytes, but may have at most %d", n, most)
 	}
 	payload, err = io.ReadAll(io.LimitReader(r, int64(n)))
 	if err == nil && len(payload) < int(n) {

@@ -16,7 +16,7 @@ const sunPath = 104
 func socketAddress(path string) (addr string, release func(), err error) {
 	if len(path) >= sunPath {
 		return "", nil, bailey.Invalid.Errorf("set BAILEY_HOME to a shorter path",
-			"the socket's path %s is over the %d bytes an address holds", path, sunPath-1)
+			"the socket's path %s is over the %d bytes of a socket address", path, sunPath-1)
 	}
 	return path, func() {}, nil
 }
@@ -34,7 +34,7 @@ func peerCredentials(c *net.UnixConn) (uid, pid int, err error) {
 		}
 	})
 	if cerr != nil || err != nil {
-		return 0, 0, fmt.Errorf("the socket's far end is unknown: %v %v", cerr, err)
+		return 0, 0, fmt.Errorf("cannot identify the process at the other end of the socket: %v %v", cerr, err)
 	}
 	return int(cred.Uid), pid, nil
 }

@@ -34,7 +34,7 @@ func peerCredentials(c *net.UnixConn) (uid, pid int, err error) {
 		cred, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
 	})
 	if cerr != nil || err != nil {
-		return 0, 0, fmt.Errorf("the socket's far end is unknown: %v %v", cerr, err)
+		return 0, 0, fmt.Errorf("cannot identify the process at the other end of the socket: %v %v", cerr, err)
 	}
 	return int(cred.Uid), int(cred.Pid), nil
 }

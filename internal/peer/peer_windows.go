@@ -22,7 +22,7 @@ const sunPath = 108
 func socketAddress(path string) (addr string, release func(), err error) {
 	if len(path) >= sunPath {
 		return "", nil, bailey.Invalid.Errorf("set BAILEY_HOME to a shorter path",
-			"the socket's path %s is over the %d bytes an address holds", path, sunPath-1)
+			"the socket's path %s is over the %d bytes of a socket address", path, sunPath-1)
 	}
 	if err := Owned(filepath.Dir(path)); err != nil {
 		return "", nil, err
@@ -46,7 +46,7 @@ func peerCredentials(c *net.UnixConn) (uid, pid int, err error) {
 			uint32(unsafe.Sizeof(far)), &n, nil, 0)
 	})
 	if cerr != nil || err != nil {
-		return 0, 0, fmt.Errorf("the socket's far end is unknown: %v %v", cerr, err)
+		return 0, 0, fmt.Errorf("cannot identify the process at the other end of the socket: %v %v", cerr, err)
 	}
 	return os.Geteuid(), int(far), nil
 }
@@ -62,7 +62,7 @@ func sendAll(c *net.UnixConn, b []byte) error {
 
 // errNoPeerUID says why no other user can be a peer: on Windows a socket does not report its peer's uid.
 var errNoPeerUID error = &bailey.Error{Kind: bailey.Unavailable,
-	Message: "a socket does not say on Windows whose process is at its far end", Hint: "use Linux or macOS for this"}
+	Message: "cannot identify the other end of a socket on Windows", Hint: "use Linux or macOS for this"}
 
 // ListenFor returns errNameless.
 func ListenFor(string, func(uid int) bool) (*Listener, error) { return nil, errNoPeerUID }
@@ -88,19 +88,19 @@ func Owned(dir string) error {
 		me, err = windows.GetCurrentProcessToken().GetTokenUser()
 	}
 	if err != nil {
-		return bailey.Unavailable.Wrap(err, "whose "+dir+" is cannot be told",
-			"set BAILEY_HOME to a directory of your own on NTFS")
+		return bailey.Unavailable.Wrap(err, "whose "+dir+" is cannot be determined",
+			"set BAILEY_HOME to a directory that you own on NTFS")
 	}
 	if owner, _, err := sd.Owner(); err != nil || owner == nil || !isTrustedSID(owner, me.User.Sid) {
-		return bailey.Denied.Wrap(err, dir+" belongs to somebody else",
-			"set BAILEY_HOME to a directory of your own")
+		return bailey.Denied.Wrap(err, dir+" belongs to another user",
+			"set BAILEY_HOME to a directory that you own")
 	}
 	list, _, err := sd.DACL()
 	if err == nil {
 		err = checkACL(list, me.User.Sid)
 	}
 	if err != nil {
-		return bailey.Denied.Wrap(err, dir+": others could reach in",
+		return bailey.Denied.Wrap(err, dir+": other users could access it",
 			fmt.Sprintf(`icacls "%s" /inheritance:r /grant:r "%%USERNAME%%:(OI)(CI)F"`, dir))
 	}
 	return nil
@@ -127,7 +127,7 @@ func checkACL(list *windows.ACL, me *windows.SID) error {
 			continue
 		case windows.ACCESS_ALLOWED_ACE_TYPE:
 		default: // object and callback entries have another layout
-			return fmt.Errorf("entry %d of its access list is of kind %d, which is not understood", i,
+			return fmt.Errorf("entry %d of its access list has the unknown type %d", i,
 				ace.Header.AceType)
 		}
 		sid := (*windows.SID)(unsafe.Pointer(&ace.SidStart))

@@ -79,16 +79,16 @@ const maxName = 128
 
 func newAction(in Action) (*action, error) {
 	if !actionForm().MatchString(string(in.ID)) || len(in.ID) > maxName {
-		return nil, fmt.Errorf("%q is no action id: it wants a pack, a dot and a name, in ASCII letters, digits, '_' and '-'", in.ID)
+		return nil, fmt.Errorf("%q is not an action ID: it must be a pack, a dot and a name, in ASCII letters, digits, '_' and '-'", in.ID)
 	}
 	if !packForm().MatchString(in.Pack) || len(in.Pack) > maxName {
-		return nil, fmt.Errorf("%s: %q is no pack name", in.ID, in.Pack)
+		return nil, fmt.Errorf("%s: %q is not a pack name", in.ID, in.Pack)
 	}
 	a := &action{Action: in, uid: ActionUID(string(in.ID)), groups: []string{packGroup + in.Pack}}
 	for _, c := range actionClasses() {
 		v := c.of(in)
 		if !slices.Contains(c.values, v) {
-			return nil, fmt.Errorf("%s: %s %q is none of %v", in.ID, c.name, v, c.values)
+			return nil, fmt.Errorf("%s: %s %q is not one of %v", in.ID, c.name, v, c.values)
 		}
 		a.groups = append(a.groups, c.name+":"+v)
 	}

@@ -167,16 +167,16 @@ func TestAttackClient(t *testing.T) {
 func TestAttackCapabilities(t *testing.T) {
 	status, evil := testActions()[0], testActions()[4]
 	for name, spoil := range map[string]func(*Action){
-		"the same id":           func(a *Action) { a.ID = status.ID },
-		"a group's name":        func(a *Action) { a.ID = "pack:git" },
-		"a class's name":        func(a *Action) { a.ID = "risk:low" },
-		"the built-in group":    func(a *Action) { a.ID = "builtin" },
-		"homoglyph":             func(a *Action) { a.ID = "gіt.status" },
-		"quotes in the id":      func(a *Action) { a.ID = `git.x", Action::"git.push` },
-		"a class as its pack":   func(a *Action) { a.Pack = "git, risk:low" },
-		"a colon in its pack":   func(a *Action) { a.Pack = "git:status" },
-		"no side-effect class":  func(a *Action) { a.SideEffect = "" },
-		"one that is not there": func(a *Action) { a.Reversibility = "undoable" },
+		"the same id":             func(a *Action) { a.ID = status.ID },
+		"a group's name":          func(a *Action) { a.ID = "pack:git" },
+		"a class's name":          func(a *Action) { a.ID = "risk:low" },
+		"the built-in group":      func(a *Action) { a.ID = "builtin" },
+		"homoglyph":               func(a *Action) { a.ID = "gіt.status" },
+		"quotes in the id":        func(a *Action) { a.ID = `git.x", Action::"git.push` },
+		"a class as its pack":     func(a *Action) { a.Pack = "git, risk:low" },
+		"a colon in its pack":     func(a *Action) { a.Pack = "git:status" },
+		"no side-effect class":    func(a *Action) { a.SideEffect = "" },
+		"one that does not exist": func(a *Action) { a.Reversibility = "undoable" },
 	} {
 		a := evil
 		spoil(&a)

@@ -91,16 +91,16 @@ func (s sheet) completeBudget(b *bailey.Budget, per []string, at ast.Node) {
 		case "capability":
 			b.Capability = true
 		default:
-			s.AddFault(at, "per is session, agent or capability, or a list of them, not %q", strictyaml.Clip(word))
+			s.AddFault(at, "per must be session, agent or capability, or a list of them, not %q", strictyaml.Clip(word))
 		}
 	}
 	switch {
 	case !idForm().MatchString(b.ID):
-		s.AddFault(at, "the budget wants an id of 1 to 64 lower case letters, digits, '.', '_' or '-'")
+		s.AddFault(at, "the budget needs an id of 1 to 64 lower case letters, digits, '.', '_' or '-'")
 	case !b.Session && b.Within == 0 && (b.Calls > 0 || b.Wall > 0 || b.CPU > 0 || b.Output > 0):
-		s.AddFault(at, "budget %s would be used up for ever: it wants within, as in within: 24h, or per: session", b.ID)
+		s.AddFault(at, "budget %s is never refilled: it needs within, for example within: 24h, or per: session", b.ID)
 	case b.Calls == 0 && b.Concurrent == 0 && b.Wall == 0 && b.CPU == 0 && b.Output == 0:
-		s.AddFault(at, "budget %s bounds nothing: it wants calls, concurrent, wall, cpu or output", b.ID)
+		s.AddFault(at, "budget %s has no limit: it needs calls, concurrent, wall, cpu or output", b.ID)
 	}
 }
 
@@ -118,7 +118,7 @@ func (e *Engine) parseCapabilities(s sheet, n ast.Node) (ids []bailey.Capability
 			}
 		}
 		if len(ids) == before {
-			s.AddFault(n, "%q is no capability, nor a group that has any", strictyaml.Clip(w))
+			s.AddFault(n, "%q is not a capability, or a group that contains one", strictyaml.Clip(w))
 		}
 	}
 	slices.Sort(ids)
@@ -132,7 +132,7 @@ func (s sheet) parsePositiveInt(n ast.Node, most int64) int64 {
 			return v
 		}
 	}
-	s.AddFault(n, "wants a whole number from 1 to %d", most)
+	s.AddFault(n, "must be a whole number from 1 to %d", most)
 	return 0
 }
 
@@ -143,7 +143,7 @@ func (s sheet) durationField(into *time.Duration) func(ast.Node) {
 		text, _ := strictyaml.TextOf(n)
 		d, err := time.ParseDuration(text)
 		if err != nil || d <= 0 || d > most {
-			s.AddFault(n, "wants a span of time, as in 30s, 10m or 24h")
+			s.AddFault(n, "must be a duration, for example 30s, 10m or 24h")
 		}
 		*into = d
 	}
@@ -162,6 +162,6 @@ func (s sheet) parseByteSize(n ast.Node) int64 {
 			return v << (10 * (i + 1))
 		}
 	}
-	s.AddFault(n, "wants bytes, as in 4096, 64KiB, 100MiB or 2GiB")
+	s.AddFault(n, "must be a number of bytes, for example 4096, 64KiB, 100MiB or 2GiB")
 	return 0
 }

@@ -54,7 +54,7 @@ func (f *findings) checkRule(m *model, r *LoadedRule) {
 // addAdvice adds advice on the most common mistake to the validator's message.
 func addAdvice(words string) string {
 	if strings.Contains(words, "access to optional attribute") {
-		return words + ": a call may leave it out, so look first, as in context.input has NAME && context.input.NAME"
+		return words + ": a call may omit it, so test first, as in context.input has NAME && context.input.NAME"
 	}
 	return words
 }
@@ -74,7 +74,7 @@ func checkApprovalUse(r *LoadedRule) (bad []string) {
 		}
 	}
 	if r.Asks && own == 0 && len(bad) == 0 {
-		bad = append(bad, fmt.Sprintf("asks but no grant lifts it: add unless { context.approvals.contains(%q) }", r.ID))
+		bad = append(bad, fmt.Sprintf("asks, but no approval lifts it: add unless { context.approvals.contains(%q) }", r.ID))
 	}
 	return bad
 }
@@ -88,16 +88,16 @@ func findContextMisuse(n ast.IsNode) (bad []string) {
 			return !IsContext(n.Arg) || addFinding(&bad, n.Value == "approvals", approvalsForm)
 		case ast.NodeTypeVariable:
 			return addFinding(&bad, n.Name == "context",
-				"context stands alone: name the attribute that is meant, as in context.cage")
+				"context is used without an attribute: name the attribute, for example context.cage")
 		case ast.NodeTypeIsIn:
-			return addFinding(&bad, true, "`is … in` means nothing here: agents and targets have no parents")
+			return addFinding(&bad, true, "`is … in` has no effect here: agents and targets have no parents")
 		}
 		return true
 	})
 	return bad
 }
 
-const approvalsForm = `context.approvals may only stand in an asking rule, as unless { context.approvals.contains("its-own-id") }`
+const approvalsForm = `context.approvals is allowed only in an asking rule, as unless { context.approvals.contains("its-own-id") }`
 
 // addFinding adds words to the list if bad is set. It returns false, so that the caller does not inspect the children
 // of the node.
@@ -251,7 +251,7 @@ func checkPortability(r *LoadedRule) (bad []string) {
 				// Extension calls have only literal arguments, so a condition on them is a constant. The two
 				// implementations parse some of the literals differently.
 				return addFinding(&bad, true,
-					fmt.Sprintf("%s() means nothing here: no call holds an address, a decimal, a date or a duration",
+					fmt.Sprintf("%s() has no effect here: no call contains an address, a decimal, a date or a duration",
 						n.Name))
 			}
 			return true
@@ -262,7 +262,7 @@ func checkPortability(r *LoadedRule) (bad []string) {
 
 const (
 	itself     = "compares a value with itself"
-	ofEntities = "is for strings and numbers here: name agents, actions and targets with == or in"
+	ofEntities = "works on strings and numbers here: name agents, actions and targets with == or in"
 )
 
 // mayHoldEntities reports whether a set may contain entities. The library does not check their type.
@@ -306,7 +306,7 @@ const (
 	sandbox = "sandbox"
 )
 
-const targetForms = `there are "local", "host:NAME" and "sandbox:NAME"`
+const targetForms = `use "local", "host:NAME" and "sandbox:NAME"`
 
 // parseTarget parses a target as written in rules.
 func parseTarget(id string) (t bailey.Target, ok bool) {
@@ -367,6 +367,6 @@ func (f *findings) checkTargetKind(r *LoadedRule, left, right ast.IsNode) {
 		return
 	}
 	if word, ok := v.Value.(cedar.String); ok && word != local && word != host && word != sandbox {
-		f.addForRule(r, fmt.Sprintf("no target is of kind %q: there are %s, %s and %s", word, local, host, sandbox))
+		f.addForRule(r, fmt.Sprintf("no target is of kind %q: use %s, %s or %s", word, local, host, sandbox))
 	}
 }

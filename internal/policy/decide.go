@@ -41,15 +41,15 @@ func (e *Engine) decideWith(r *bailey.Request, reads []cedar.String) Verdict {
 	s := e.slices[r.Capability]
 	if s == nil {
 		return Verdict{Decision: bailey.Decision{
-			Reason: fmt.Sprintf("no action is called %q", r.Capability),
-			Hint:   "`bailey capabilities list` shows those there are",
+			Reason: fmt.Sprintf("there is no action %q", r.Capability),
+			Hint:   "run `bailey capabilities list` to show the actions",
 		}}
 	}
 	w, err := newView(s.act, r, reads)
 	if err != nil {
 		return Verdict{Cause: Unfit, Decision: bailey.Decision{
-			Reason: fmt.Sprintf("policy cannot judge this call of %s: %v", s.act.ID, err),
-			Hint:   fmt.Sprintf("`bailey capabilities show %s` shows what it takes", s.act.ID),
+			Reason: fmt.Sprintf("policy cannot decide this call of %s: %v", s.act.ID, err),
+			Hint:   fmt.Sprintf("run `bailey capabilities show %s` to show its inputs", s.act.ID),
 		}}
 	}
 	v := e.authorizeOrAsk(e.sliceRules(s), w, r.Approvals)
@@ -109,7 +109,7 @@ func (e *Engine) authorizeOrAsk(rules cedar.PolicyIterator, w *CedarRequest, gra
 	}
 	return Verdict{Cause: Asked, Decision: bailey.Decision{
 		Effect: bailey.Ask, Rules: asks, Asks: asks,
-		Reason: joinReasons(asks), Hint: "a person has to approve: " + describeApprovals(asks),
+		Reason: joinReasons(asks), Hint: "a person must approve: " + describeApprovals(asks),
 	}}
 }
 
@@ -125,26 +125,26 @@ func (e *Engine) authorizeOnce(rules cedar.PolicyIterator, w *CedarRequest) Verd
 	switch {
 	case ok == cedar.Allow && w.act.isIrreversible() && !e.isActionNamed(held, w.act):
 		return Verdict{Cause: Unnamed, Decision: bailey.Decision{
-			Reason: fmt.Sprintf("%s cannot be undone, and no rule that allows it names it", id),
-			Hint:   fmt.Sprintf("it takes a permit with action == Action::%q", id),
+			Reason: fmt.Sprintf("%s is irreversible, and no rule that allows it names it", id),
+			Hint:   fmt.Sprintf("it needs a permit with action == Action::%q", id),
 		}}
 	case ok == cedar.Allow && len(w.restores) > 0 && !e.isAttributeRead(held, "restores"):
 		what := strings.Join(w.restores, ", ")
 		return Verdict{Cause: Unreleased, Decision: bailey.Decision{
-			Reason: fmt.Sprintf("%s would be given back secrets (%s), and no rule that allows it looks at context.restores", id, what),
-			Hint:   "leave the token out, or ask for a rule such as " + PermitHint(w.restores, "restores"),
+			Reason: fmt.Sprintf("%s would receive restored secrets (%s), but no rule that allows it checks context.restores", id, what),
+			Hint:   "leave the token out, or request a rule such as " + PermitHint(w.restores, "restores"),
 		}}
 	case ok == cedar.Allow && len(w.egress) > 0 && !e.isAttributeRead(held, "egress"):
 		return Verdict{Cause: Unreached, Decision: bailey.Decision{
-			Reason: fmt.Sprintf("%s would reach %s, and no rule that allows it looks at context.egress", id,
+			Reason: fmt.Sprintf("%s would reach %s, but no rule that allows it checks context.egress", id,
 				joinFew(w.egress)),
-			Hint: "ask for a rule such as " + PermitHint(w.egress, "egress"),
+			Hint: "request a rule such as " + PermitHint(w.egress, "egress"),
 		}}
 	case ok == cedar.Allow && len(w.waivers) > 0 && !e.isAttributeRead(held, "waivers"):
 		return Verdict{Cause: Unwaived, Decision: bailey.Decision{
-			Reason: fmt.Sprintf("%s %s, and no rule that allows it looks at context.waivers", id,
+			Reason: fmt.Sprintf("%s %s, but no rule that allows it checks context.waivers", id,
 				describeWaivers(w.waivers)),
-			Hint: "ask for a rule such as " + PermitHint(w.waivers, "waivers"),
+			Hint: "request a rule such as " + PermitHint(w.waivers, "waivers"),
 		}}
 	case ok == cedar.Allow:
 		return Verdict{Cause: Allowed,
@@ -152,7 +152,7 @@ func (e *Engine) authorizeOnce(rules cedar.PolicyIterator, w *CedarRequest) Verd
 	case len(held) == 0 && len(w.waivers) > 0: // a permit that does not read context.waivers would not suffice
 		return Verdict{Cause: Unallowed, Decision: bailey.Decision{
 			Reason: fmt.Sprintf("no rule allows %s, which %s", id, describeWaivers(w.waivers)),
-			Hint:   "it takes a rule such as " + PermitHint(w.waivers, "waivers") + "; " + explainHint(id),
+			Hint:   "request a rule such as " + PermitHint(w.waivers, "waivers") + "; " + explainHint(id),
 		}}
 	case len(held) == 0:
 		return Verdict{Cause: Unallowed,
@@ -167,15 +167,15 @@ const isolation = "isolation"
 
 // describeWaivers describes the effect of waivers.
 func describeWaivers(waivers []string) string {
-	what := "would run in a cage that holds less than that of others"
+	what := "would run in a weaker jail than usual"
 	if slices.Contains(waivers, isolation) {
-		what = "would run without a cage"
+		what = "would run without a jail"
 	}
 	return fmt.Sprintf("%s (%s)", what, joinFew(waivers))
 }
 
 func explainHint(id bailey.CapabilityID) string {
-	return fmt.Sprintf("`bailey policy explain %s -i …`, or of the receipt, shows the rules", id)
+	return fmt.Sprintf("run `bailey policy explain %s -i …`, or of the receipt, to show the rules", id)
 }
 
 func (e *Engine) brokenRuleVerdict(errs []cedar.DiagnosticError, hint string) Verdict {
@@ -251,9 +251,9 @@ func describeApprovals(asks []bailey.Rule) string {
 		ids = append(ids, string(r.ID))
 	}
 	w := bailey.Combine(asks)
-	words := fmt.Sprintf("%s wants %d", ids[0], w.Count)
+	words := fmt.Sprintf("%s requires %d", ids[0], w.Count)
 	if len(ids) > 1 {
-		words = fmt.Sprintf("%s want %d together", strings.Join(ids, ", "), w.Count)
+		words = fmt.Sprintf("%s require %d together", strings.Join(ids, ", "), w.Count)
 	}
 	switch len(w.Roles) {
 	case 0:
@@ -262,7 +262,7 @@ func describeApprovals(asks []bailey.Rule) string {
 	default:
 		words += " with all of the roles " + strings.Join(w.Roles, ", ")
 	}
-	return words + DescribeProof(w.Level) + ", good for " + FormatDuration(w.TTL)
+	return words + DescribeProof(w.Level) + ", valid for " + FormatDuration(w.TTL)
 }
 
 // DescribeProof describes how an approver must prove identity, or returns "" if any answer suffices.

@@ -185,17 +185,17 @@ func TestShapes(t *testing.T) {
 func TestActionsRefused(t *testing.T) {
 	good := testActions()[1]
 	for name, spoil := range map[string]func(*Action){
-		"is no action id":  func(a *Action) { a.ID = "push" },
-		"is no action id ": func(a *Action) { a.ID = "pack:git.x" },
-		"no action id":     func(a *Action) { a.ID = "gіt.push" },
-		"action id":        func(a *Action) { a.ID = `git."` },
-		"no action id:":    func(a *Action) { a.ID = bailey.CapabilityID("a." + strings.Repeat("b", maxName)) },
-		"is no pack name":  func(a *Action) { a.Pack = "" },
-		"no pack name":     func(a *Action) { a.Pack = "git:x" },
-		"risk":             func(a *Action) { a.Risk = "" },
-		"sideEffect":       func(a *Action) { a.SideEffect = "readonly" },
-		"reversibility":    func(a *Action) { a.Reversibility = "Irreversible" },
-		"is not JSON":      func(a *Action) { a.InputSchema = json.RawMessage("{") },
+		"is not an action ID":  func(a *Action) { a.ID = "push" },
+		"is not an action ID ": func(a *Action) { a.ID = "pack:git.x" },
+		"not an action ID":     func(a *Action) { a.ID = "gіt.push" },
+		"action ID":            func(a *Action) { a.ID = `git."` },
+		"not an action ID:":    func(a *Action) { a.ID = bailey.CapabilityID("a." + strings.Repeat("b", maxName)) },
+		"is not a pack name":   func(a *Action) { a.Pack = "" },
+		"not a pack name":      func(a *Action) { a.Pack = "git:x" },
+		"risk":                 func(a *Action) { a.Risk = "" },
+		"sideEffect":           func(a *Action) { a.SideEffect = "readonly" },
+		"reversibility":        func(a *Action) { a.Reversibility = "Irreversible" },
+		"is not JSON":          func(a *Action) { a.InputSchema = json.RawMessage("{") },
 	} {
 		a := good
 		spoil(&a)

@@ -18,12 +18,12 @@ func TestLevel(t *testing.T) {
 		level       bailey.Level
 		hint        string
 	}{
-		{"none", rule("a", "count=1"), "", "a wants 1, good for 10m"},
-		{"any answer", rule("a", "level=local"), bailey.Local, "a wants 1, good for 10m"},
-		{"signed", rule("a", "role=sre,level=signed-software,count=2"), bailey.SignedSoftware, "a wants 2 with role sre, with a signature, good for 10m"},
-		{"touched", rule("a", "level=signed-touch"), bailey.SignedTouch, "a wants 1, with a touched key, good for 10m"},
-		{"the strictest, whichever comes first", rule("a", "level=signed-touch") + rule("b", "level=signed-software"), bailey.SignedTouch, "a, b want 1 together, with a touched key, good for 10m"},
-		{"the strictest, whichever comes last", rule("a", "level=local") + rule("b", "count=1") + rule("c", "level=signed-software"), bailey.SignedSoftware, "a, b, c want 1 together, with a signature, good for 10m"},
+		{"none", rule("a", "count=1"), "", "a requires 1, valid for 10m"},
+		{"any answer", rule("a", "level=local"), bailey.Local, "a requires 1, valid for 10m"},
+		{"signed", rule("a", "role=sre,level=signed-software,count=2"), bailey.SignedSoftware, "a requires 2 with role sre, with a signature, valid for 10m"},
+		{"touched", rule("a", "level=signed-touch"), bailey.SignedTouch, "a requires 1, with a touched key, valid for 10m"},
+		{"the strictest, whichever comes first", rule("a", "level=signed-touch") + rule("b", "level=signed-software"), bailey.SignedTouch, "a, b require 1 together, with a touched key, valid for 10m"},
+		{"the strictest, whichever comes last", rule("a", "level=local") + rule("b", "count=1") + rule("c", "level=signed-software"), bailey.SignedSoftware, "a, b, c require 1 together, with a signature, valid for 10m"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := load(t, permitPush, c.rules).Decide(push())

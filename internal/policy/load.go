@@ -40,15 +40,15 @@ func (f *findings) toError() error {
 	if n > len(shown) {
 		shown = append(slices.Clone(shown), fmt.Sprintf("and %d more", n-len(shown)))
 	}
-	return bailey.Invalid.New("the policy does not load:\n  "+strings.Join(shown, "\n  "),
-		"correct the lines named; until it loads, no rule of it counts")
+	return bailey.Invalid.New("cannot load the policy:\n  "+strings.Join(shown, "\n  "),
+		"correct the lines named; until then, none of its rules apply")
 }
 
 // checkFileNames refuses file names with which a position would be ambiguous.
 func (f *findings) checkFileNames(sources []Source) {
 	for i, s := range sources {
 		if s.Name == "" || strings.ContainsFunc(s.Name, func(r rune) bool { return r == '\n' || IsHiddenRune(r) }) {
-			f.addAt(strconv.Quote(s.Name), 1, "a policy file wants a plain name")
+			f.addAt(strconv.Quote(s.Name), 1, "the name of a policy file must be plain")
 		}
 		if i > 0 && sources[i-1].Name == s.Name {
 			f.addAt(s.Name, 1, "there are two policy files of this name")

@@ -127,7 +127,7 @@ func withBuiltin(rules []*LoadedRule, id bailey.RuleID, s Source, f *findings) [
 		return append(rules, own...)
 	}
 	if rules[i].IsPermit() {
-		f.addForRule(rules[i], "takes the place of a built-in forbid: make it a forbid")
+		f.addForRule(rules[i], "replaces a built-in forbid: make it a forbid")
 	}
 	return rules
 }

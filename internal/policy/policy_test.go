@@ -115,12 +115,12 @@ func TestOutcomes(t *testing.T) {
 		{"case variant", permitAll, request("Git.push", nil), bailey.Deny, "Git.push", ""},
 		{"homoglyph", permitAll, request("gіt.push", nil), bailey.Deny, "gіt.push", ""},
 		{"group name as action", permitAll, request("pack:git", nil), bailey.Deny, "pack:git", ""},
-		{"irreversible by permit for all", permitAll, request("disk.wipe", nil), bailey.Deny, "cannot be undone", ""},
-		{"irreversible by its group", `@id("g") permit (principal, action in Action::"pack:disk", resource);`, request("disk.wipe", nil), bailey.Deny, "cannot be undone", ""},
-		{"irreversible by condition", `@id("g") permit (principal, action, resource) when { action == Action::"disk.wipe" };`, request("disk.wipe", nil), bailey.Deny, "cannot be undone", ""},
+		{"irreversible by permit for all", permitAll, request("disk.wipe", nil), bailey.Deny, "is irreversible", ""},
+		{"irreversible by its group", `@id("g") permit (principal, action in Action::"pack:disk", resource);`, request("disk.wipe", nil), bailey.Deny, "is irreversible", ""},
+		{"irreversible by condition", `@id("g") permit (principal, action, resource) when { action == Action::"disk.wipe" };`, request("disk.wipe", nil), bailey.Deny, "is irreversible", ""},
 		{"irreversible named", `@id("g") permit (principal, action == Action::"disk.wipe", resource);`, request("disk.wipe", nil), bailey.Allow, "", "g"},
 		{"irreversible listed", `@id("g") permit (principal, action in [Action::"git.push", Action::"disk.wipe"], resource);`, request("disk.wipe", nil), bailey.Allow, "", "g"},
-		{"irreversible named by a forbid", permitAll + `@id("g") @reason("x") forbid (principal, action == Action::"disk.wipe", resource) when { context.writes && context.cage == "none" };`, request("disk.wipe", nil), bailey.Deny, "cannot be undone", ""},
+		{"irreversible named by a forbid", permitAll + `@id("g") @reason("x") forbid (principal, action == Action::"disk.wipe", resource) when { context.writes && context.cage == "none" };`, request("disk.wipe", nil), bailey.Deny, "is irreversible", ""},
 		{"secrets given back, permit for all", permitAll, given("PASSWORD"), bailey.Deny, "secrets (PASSWORD)", ""},
 		{"secrets given back, named action", permitPush, given("PASSWORD"), bailey.Deny, "context.restores", ""},
 		{"secrets given back, looked at by a forbid", permitAll + `@id("g") @reason("x") forbid (principal, action, resource) when { context.restores.contains("JWT") };`, given("PASSWORD"), bailey.Deny, "context.restores", ""},
@@ -128,26 +128,26 @@ func TestOutcomes(t *testing.T) {
 		{"secrets given back, released beside a permit for all", permitAll + releasePush, given("PASSWORD"), bailey.Allow, "", "rel all"},
 		{"secrets given back, one too many", permitAll + releasePush, given("JWT", "PASSWORD"), bailey.Deny, "secrets (JWT, PASSWORD)", ""},
 		{"secrets given back, forbidden", permitAll + releasePush + `@id("g") @reason("no keys") forbid (principal, action, resource) when { !context.restores.isEmpty() };`, given("PASSWORD"), bailey.Deny, "no keys", "g"},
-		{"the network, permit for all", permitAll, reaching("a.example:443"), bailey.Deny, "would reach a.example:443, and no rule that allows it looks at context.egress", ""},
+		{"the network, permit for all", permitAll, reaching("a.example:443"), bailey.Deny, "would reach a.example:443, but no rule that allows it checks context.egress", ""},
 		{"the network, named action", permitPush, reaching("a.example:443"), bailey.Deny, "context.egress", ""},
 		{"the network, looked at by a forbid", permitAll + `@id("g") @reason("x") forbid (principal, action, resource) when { context.egress.contains("b.example:443") };`, reaching("a.example:443"), bailey.Deny, "context.egress", ""},
 		{"the network, allowed", reachPush, reaching("a.example:443"), bailey.Allow, "", "out"},
 		{"the network, allowed beside a permit for all", permitAll + reachPush, reaching("a.example:443"), bailey.Allow, "", "out all"},
 		{"the network, one too many", permitAll + reachPush, reaching("a.example:443", "b.example:443"), bailey.Deny, "would reach a.example:443, b.example:443", ""},
 		{"the network, below a name", permitAll + reachPush, reaching("*.a.example:443"), bailey.Deny, "would reach *.a.example:443", ""},
-		{"the network, many", permitAll, reaching("a:1", "b:1", "c:1", "d:1", "e:1", "f:1"), bailey.Deny, "would reach a:1, b:1, c:1, d:1 and 2 more, and", ""},
-		{"a waiver, permit for all", permitAll, waiving("fs.exec"), bailey.Deny, "git.push would run in a cage that holds less than that of others (fs.exec), and no rule that allows it looks at context.waivers", ""},
+		{"the network, many", permitAll, reaching("a:1", "b:1", "c:1", "d:1", "e:1", "f:1"), bailey.Deny, "would reach a:1, b:1, c:1, d:1 and 2 more, but", ""},
+		{"a waiver, permit for all", permitAll, waiving("fs.exec"), bailey.Deny, "git.push would run in a weaker jail than usual (fs.exec), but no rule that allows it checks context.waivers", ""},
 		{"a waiver, named action", permitPush, waiving("fs.exec"), bailey.Deny, "context.waivers", ""},
 		{"a waiver, looked at by a forbid", permitAll + `@id("g") @reason("x") forbid (principal, action, resource) when { context.waivers.contains("x") };`, waiving("fs.exec"), bailey.Deny, "context.waivers", ""},
 		{"a waiver, allowed", waivePush, waiving("fs.exec"), bailey.Allow, "", "exec"},
-		{"a waiver, one too many", permitAll + waivePush, waiving("fs.exec", "isolation"), bailey.Deny, "git.push would run without a cage (fs.exec, isolation), and", ""},
-		{"without a cage, permit for all", permitAll, waiving("isolation"), bailey.Deny, "git.push would run without a cage (isolation), and no rule that allows it looks at context.waivers", ""},
-		{"without a cage, another waiver", permitAll + waivePush, waiving("isolation"), bailey.Deny, "without a cage (isolation), and no rule", ""},
-		{"without a cage, by its kind", `@id("k") permit (principal, action, resource) when { context.cage == "none" || context.cage == "full" };`, waiving("isolation"), bailey.Deny, "context.waivers", ""},
-		{"without a cage, no rule", "", waiving("isolation"), bailey.Deny, "no rule allows git.push, which would run without a cage (isolation)", ""},
-		{"without a cage, looked at by what asks", permitAll + `@id("a") @reason("x") @approval("count=1") forbid (principal, action, resource) when { context.waivers.contains("isolation") } unless { context.approvals.contains("a") };`, waiving("isolation"), bailey.Deny, "looks at context.waivers", ""},
-		{"without a cage, allowed", openPush, waiving("isolation"), bailey.Allow, "", "open"},
-		{"without a cage, asked", openPush + `@id("a") @reason("x") @approval("count=1") forbid (principal, action, resource) when { context.waivers.contains("isolation") } unless { context.approvals.contains("a") };`, waiving("isolation"), bailey.Ask, "x", "a"},
+		{"a waiver, one too many", permitAll + waivePush, waiving("fs.exec", "isolation"), bailey.Deny, "git.push would run without a jail (fs.exec, isolation), but", ""},
+		{"without a jail, permit for all", permitAll, waiving("isolation"), bailey.Deny, "git.push would run without a jail (isolation), but no rule that allows it checks context.waivers", ""},
+		{"without a jail, another waiver", permitAll + waivePush, waiving("isolation"), bailey.Deny, "without a jail (isolation), but no rule", ""},
+		{"without a jail, by its kind", `@id("k") permit (principal, action, resource) when { context.cage == "none" || context.cage == "full" };`, waiving("isolation"), bailey.Deny, "context.waivers", ""},
+		{"without a jail, no rule", "", waiving("isolation"), bailey.Deny, "no rule allows git.push, which would run without a jail (isolation)", ""},
+		{"without a jail, looked at by what asks", permitAll + `@id("a") @reason("x") @approval("count=1") forbid (principal, action, resource) when { context.waivers.contains("isolation") } unless { context.approvals.contains("a") };`, waiving("isolation"), bailey.Deny, "checks context.waivers", ""},
+		{"without a jail, allowed", openPush, waiving("isolation"), bailey.Allow, "", "open"},
+		{"without a jail, asked", openPush + `@id("a") @reason("x") @approval("count=1") forbid (principal, action, resource) when { context.waivers.contains("isolation") } unless { context.approvals.contains("a") };`, waiving("isolation"), bailey.Ask, "x", "a"},
 		{"a waiver, forbidden", waivePush + `@id("g") @reason("nothing of theirs runs") forbid (principal, action, resource) when { context.waivers.contains("fs.exec") };`, waiving("fs.exec"), bailey.Deny, "nothing of theirs runs", "g"},
 		{"no network, none wanted", permitAll, push(), bailey.Allow, "", "all"},
 	} {
@@ -195,7 +195,7 @@ unless { context.session.unattended == false && context.approvals.contains("forc
 	req := push("ref", "main", "force", true)
 	d := e.Decide(req)
 	want(t, d, bailey.Ask, "main is released; history is rewritten", "main-needs-human", "force-asks")
-	if d.Hint != "a person has to approve: main-needs-human, force-asks want 2 together with role sre, good for 1m" {
+	if d.Hint != "a person must approve: main-needs-human, force-asks require 2 together with role sre, valid for 1m" {
 		t.Errorf("hint %q", d.Hint)
 	}
 	a := d.Asks[0]
@@ -234,7 +234,7 @@ func TestRequestMustBeWhole(t *testing.T) {
 	for name, spoil := range map[string]func(*bailey.Request){
 		"names no agent":  func(r *bailey.Request) { r.Principal.Agent = "" },
 		"names no target": func(r *bailey.Request) { r.Target.Kind = "" },
-		"is no target":    func(r *bailey.Request) { r.Target.Kind = "vm" },
+		"is not a target": func(r *bailey.Request) { r.Target.Kind = "vm" },
 		`"local:" is no`:  func(r *bailey.Request) { r.Target = bailey.Target{Kind: "local:"} },
 		"has no time":     func(r *bailey.Request) { r.Time = time.Time{} },
 		"not UTF-8":       func(r *bailey.Request) { r.Paths = map[string]string{"repo": "/w/\xff"} },

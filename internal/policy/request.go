@@ -130,7 +130,7 @@ func validateRequest(r *bailey.Request) error {
 	case r.Target.Kind == "":
 		return errors.New("the request names no target")
 	case !isValidTarget(r.Target):
-		return fmt.Errorf("%q is no target: %s", targetID(r.Target), targetForms)
+		return fmt.Errorf("%q is not a target: %s", targetID(r.Target), targetForms)
 	case r.Time.IsZero():
 		return errors.New("the request has no time")
 	}

@@ -78,14 +78,14 @@ func (r *LoadedRule) parseAnnotations() (bad []string) {
 		switch a.Key {
 		case "id":
 			if !idForm().MatchString(v) {
-				note("@id(%q) wants 1 to 64 lower case letters, digits, '.', '_' or '-'", v)
+				note("@id(%q) must be 1 to 64 lower case letters, digits, '.', '_' or '-'", v)
 				continue
 			}
 			r.ID = bailey.RuleID(v)
 		case "reason":
 			if v == "" || len(v) > maxReason ||
 				strings.ContainsFunc(v, func(c rune) bool { return c == '\n' || IsHiddenRune(c) }) {
-				note("@reason wants one line of at most %d visible bytes", maxReason)
+				note("@reason must be one line of at most %d visible bytes", maxReason)
 				continue
 			}
 			r.Reason = v
@@ -94,17 +94,17 @@ func (r *LoadedRule) parseAnnotations() (bad []string) {
 				note("@approval(%q): %v", v, err)
 			}
 		default:
-			note("@%s is not an annotation here: there are @id, @reason and @approval", a.Key)
+			note("@%s is not a known annotation: use @id, @reason and @approval", a.Key)
 		}
 	}
 	if r.ID == "" && len(bad) == 0 {
 		note("has no @id: begin the rule with @id(\"a-name\")")
 	}
 	if !r.IsPermit() && r.Reason == "" {
-		note("is a forbid without @reason: say what the agent is to be told")
+		note("is a forbid without @reason: add the text that the agent is told")
 	}
 	if r.IsPermit() && r.Asks {
-		note("@approval stands on a permit: only a forbid can ask")
+		note("@approval is on a permit: only a forbid can ask")
 	}
 	return bad
 }
@@ -131,7 +131,7 @@ func (r *LoadedRule) parseApproval(s string) error {
 	for _, part := range strings.Split(s, ",") {
 		key, value, _ := strings.Cut(part, "=")
 		if seen[key] {
-			return fmt.Errorf("%s stands twice", key)
+			return fmt.Errorf("%s is there twice", key)
 		}
 		seen[key] = true
 		if err := r.setApprovalKey(key, value); err != nil {
@@ -145,29 +145,29 @@ func (r *LoadedRule) setApprovalKey(key, value string) error {
 	switch key {
 	case "role":
 		if !IsRole(value) {
-			return fmt.Errorf("role wants lower case letters, digits, '.', '_' or '-'")
+			return fmt.Errorf("role must be lower case letters, digits, '.', '_' or '-'")
 		}
 		r.Role = value
 	case "level":
 		// An unknown level does not load, because a level of a later version must not be mistaken for a present one.
 		if l := bailey.Level(value); l == "" || !l.Meets("") {
-			return fmt.Errorf("level wants %s, %s or %s", bailey.Local, bailey.SignedSoftware, bailey.SignedTouch)
+			return fmt.Errorf("level must be %s, %s or %s", bailey.Local, bailey.SignedSoftware, bailey.SignedTouch)
 		}
 		r.Level = bailey.Level(value)
 	case "count":
 		n, _ := strconv.Atoi(value)
 		if !countForm().MatchString(value) || n > MaxCount {
-			return fmt.Errorf("count wants a number from 1 to %d", MaxCount)
+			return fmt.Errorf("count must be a number from 1 to %d", MaxCount)
 		}
 		r.Count = n
 	case "ttl":
 		d, err := time.ParseDuration(value)
 		if !ttlForm().MatchString(value) || err != nil || d > maxTTL {
-			return fmt.Errorf("ttl wants a number and s, m or h, at most 24h")
+			return fmt.Errorf("ttl must be a number and s, m or h, at most 24h")
 		}
 		r.TTL = d
 	default:
-		return fmt.Errorf("%q is none of role=, level=, count= and ttl=", key)
+		return fmt.Errorf("%q is not one of role=, level=, count= and ttl=", key)
 	}
 	return nil
 }

@@ -141,7 +141,7 @@ func (f *findings) checkShadowed(m *model, rules []*LoadedRule, b blanket) {
 		if r.Asks {
 			what = "asks for nothing"
 		}
-		f.addForRule(r, what+": every call it covers is denied by "+describeForbids(over)+"; narrow that, or take one of the two out")
+		f.addForRule(r, what+": every call that it covers is denied by "+describeForbids(over)+"; narrow that rule, or remove one of the two")
 	}
 }
 

@@ -48,7 +48,7 @@ func ParseTests(src Source) (tests []Test, err error) {
 		}})
 	}
 	if len(tests) == 0 {
-		s.AddFault(nil, "holds no tests: it wants a list under `tests`")
+		s.AddFault(nil, "has no tests: it needs a list under `tests`")
 	}
 	if err := s.Err(); err != nil {
 		return nil, err
@@ -84,9 +84,9 @@ func (s sheet) parseTest(n ast.Node) Test {
 	at := strictyaml.FirstKey(n)
 	switch {
 	case r.Capability == "":
-		s.AddFault(at, "the test wants a call, such as call: git.status")
+		s.AddFault(at, "the test needs a call, for example call: git.status")
 	case !seen["expect"]:
-		s.AddFault(at, "the test wants expect: allow, ask or deny")
+		s.AddFault(at, "the test needs expect: allow, ask or deny")
 	case r.Principal.Agent == "":
 		s.AddFault(at, "agent is empty: leave it out or name one")
 	}
@@ -106,7 +106,7 @@ func (s sheet) effectField(into *bailey.Effect) func(ast.Node) {
 				return
 			}
 		}
-		s.AddFault(n, "expect wants allow, ask or deny")
+		s.AddFault(n, "expect must be allow, ask or deny")
 	}
 }
 
@@ -117,7 +117,7 @@ func (s sheet) targetField(into *bailey.Target) func(ast.Node) {
 			return
 		}
 		if *into, ok = parseTarget(id); !ok {
-			s.AddFault(n, "%q is no target: %s", strictyaml.Clip(id), targetForms)
+			s.AddFault(n, "%q is not a target: %s", strictyaml.Clip(id), targetForms)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func (s sheet) pathsField(into *map[string]string) func(ast.Node) {
 		for name, v := range s.Object(n, "") {
 			path, ok := v.(string)
 			if !ok {
-				s.AddFault(n, "path %s wants text", strictyaml.Clip(name))
+				s.AddFault(n, "path %s must be text", strictyaml.Clip(name))
 			}
 			(*into)[name] = path
 		}
@@ -153,7 +153,7 @@ func (s sheet) timeField(into *time.Time) func(ast.Node) {
 				}
 			}
 		}
-		s.AddFault(n, `at wants a time, as in "2026-11-20T14:00:00Z" or "Saturday 23:30"`)
+		s.AddFault(n, `at must be a time, for example "2026-11-20T14:00:00Z" or "Saturday 23:30"`)
 	}
 }
 

@@ -16,12 +16,12 @@ var sheetFormat = strictyaml.Format{
 	}},
 	Text: func(text string) string {
 		if ReplaceHidden(text) != text {
-			return "wants one line of visible text"
+			return "must be one line of visible text"
 		}
 		return ""
 	},
-	Unknown: "%[2]q is no key of %[1]s; there are %[3]s", Twice: "%[2]s stands here twice", String: "text",
-	NotMapping: "%[1]s wants keys and values", Documents: "holds %d YAML documents, it wants one",
+	Unknown: "%[2]q is not a key of %[1]s; use %[3]s", Twice: "%[2]s is here twice", String: "text",
+	NotMapping: "%[1]s must have keys and values", Documents: "has %d YAML documents, but must have one",
 }
 
 // sheet is a file of rule tests or budgets while it is read.
@@ -30,7 +30,7 @@ type sheet struct{ *strictyaml.File }
 // openSheet returns the file and its content, which is nil if the file is empty or has a fault.
 func openSheet(src Source) (sheet, ast.Node) {
 	s := sheet{&strictyaml.File{Format: &sheetFormat, Name: src.Name,
-		Hint: "correct it; until the file reads, nothing in it counts"}}
+		Hint: "correct it; until then, nothing in the file applies"}}
 	return s, s.Body(src.Text)
 }
 

@@ -31,17 +31,17 @@ type RequestRebuilder struct {
 // Reasons why a past call cannot be decided again.
 const (
 	PastOpen      = "it is open: nothing was decided yet"
-	PastNever     = "it ended before anything was decided"
-	PastWall      = "a wall refused it before policy was asked"
-	PastGone      = "its capability is not there today"
-	PastBody      = "its arguments were too long for the ledger, and are not kept any more"
-	PastInput     = "its arguments do not fit the manifest of today"
-	PastSecret    = "its arguments are hidden, and do not pass the check of the manifest so"
-	PastPaths     = "its paths do not fit the manifest of today"
-	pastWorkflow  = "a workflow is decided with its steps, each of which has a receipt of its own"
-	PastEgress    = "the receipt lacks a place that the manifest of today reaches"
-	PastCage      = "its receipt names no cage"
-	OtherManifest = "its manifest is another today"
+	PastNever     = "it ended before it was decided"
+	PastWall      = "it was refused before policy was evaluated"
+	PastGone      = "its capability no longer exists"
+	PastBody      = "its arguments were too long for the ledger, and are no longer stored"
+	PastInput     = "its arguments do not match the current manifest"
+	PastSecret    = "its arguments are hidden, and do not match the manifest in this form"
+	PastPaths     = "its paths do not match the current manifest"
+	pastWorkflow  = "a workflow is decided with its steps, each of which has its own receipt"
+	PastEgress    = "the receipt lacks a host that the current manifest reaches"
+	PastCage      = "its receipt names no jail"
+	OtherManifest = "its manifest has changed"
 )
 
 // redactedPrefix is the prefix of every placeholder for a redacted value in a receipt.

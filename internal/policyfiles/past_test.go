@@ -41,23 +41,23 @@ func TestPolicyDirectory(t *testing.T) {
 	}
 	for _, name := range []string{"rules.ceddar", "c.cedar~", "CEDAR", "budgets.yml", "x\x1b[2J"} {
 		put(name, "")
-		refused("in the policy's directory is no")
+		refused("in the policy's directory is not")
 		os.Remove(filepath.Join(dir, name))
 	}
 	if err := os.Mkdir(filepath.Join(dir, "d.cedar"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	refused("is no regular file")
+	refused("is not a regular file")
 	os.Remove(filepath.Join(dir, "d.cedar"))
 	if err := os.Symlink("a.cedar", filepath.Join(dir, "l.cedar")); err != nil {
 		t.Fatal(err)
 	}
-	refused("is no regular file")
+	refused("is not a regular file")
 	os.Remove(filepath.Join(dir, "l.cedar"))
 	if err := syscall.Mkfifo(filepath.Join(dir, "p.cedar"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused("is no regular file")
+	refused("is not a regular file")
 	os.Remove(filepath.Join(dir, "p.cedar"))
 	put("u.cedar", "// \xff")
 	refused("u.cedar is not UTF-8")
@@ -65,7 +65,7 @@ func TestPolicyDirectory(t *testing.T) {
 	if err := os.Truncate(filepath.Join(dir, "a.cedar"), maxPolicyBytes+1); err != nil {
 		t.Fatal(err)
 	}
-	refused("a policy is 4194304 bytes at most")
+	refused("a policy may have at most 4194304 bytes")
 	os.Remove(filepath.Join(dir, "a.cedar"))
 	for i := range maxPolicyFiles {
 		put(fmt.Sprint(i, ".cedar"), "")

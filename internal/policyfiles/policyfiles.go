@@ -75,7 +75,7 @@ func (f *Files) Add(s policy.Source) error {
 	// such a name could forge lines in the output of apply, and could not be stored unchanged
 	case strings.ContainsFunc(s.Name, terminal.Strange):
 		return bailey.Invalid.Errorf("rename it, or move it away",
-			"%+q in the policy's directory is no plain name", s.Name)
+			"%+q in the policy's directory is not a plain name", s.Name)
 	case s.Name == budgetsName:
 		f.Budgets = append(f.Budgets, s)
 	case strings.HasSuffix(s.Name, rulesEnding):
@@ -83,8 +83,8 @@ func (f *Files) Add(s policy.Source) error {
 	case strings.HasSuffix(s.Name, testsEnding):
 		f.Tests = append(f.Tests, s)
 	default:
-		return bailey.Invalid.Errorf("rename it, or move it away; *.md and names that begin with a dot are let be",
-			"%q in the policy's directory is none of *%s, *%s and %s", s.Name, rulesEnding, testsEnding, budgetsName)
+		return bailey.Invalid.Errorf("rename it, or move it away; *.md and names that begin with a dot are ignored",
+			"%q in the policy's directory is not one of *%s, *%s and %s", s.Name, rulesEnding, testsEnding, budgetsName)
 	}
 	if !utf8.Valid(s.Text) {
 		return bailey.Invalid.New(s.Name+" is not UTF-8", "write it as UTF-8")
@@ -103,7 +103,7 @@ func ReadDir(dir string) (f Files, err error) {
 	// with the dot, opening a pipe called dir fails at once instead of blocking
 	root, err := os.OpenRoot(dir + string(filepath.Separator) + ".")
 	if errors.Is(err, fs.ErrNotExist) {
-		return f, bailey.NotFound.New("there is no policy in "+dir, "bailey policy init writes one to begin with")
+		return f, bailey.NotFound.New("there is no policy in "+dir, "run bailey policy init to write one")
 	}
 	if err != nil {
 		return f, unreadablePolicy(dir, err)
@@ -131,15 +131,15 @@ func ReadDir(dir string) (f Files, err error) {
 		}
 	}
 	if len(f.Rules) == 0 {
-		return f, bailey.NotFound.New("no *.cedar in "+dir+": without a rule nothing is allowed",
-			"bailey policy init writes a policy to begin with")
+		return f, bailey.NotFound.New("no *.cedar in "+dir+": without rules nothing is allowed",
+			"run bailey policy init to write a policy")
 	}
 	return f, nil
 }
 
 func readPolicyFile(root *os.Root, e fs.DirEntry, left int64) ([]byte, error) {
 	if !e.Type().IsRegular() {
-		return nil, errors.New("it is no regular file")
+		return nil, errors.New("it is not a regular file")
 	}
 	r, err := root.OpenFile(e.Name(), os.O_RDONLY|safefile.NoWait|safefile.NoFollow, 0)
 	if err != nil {
@@ -147,18 +147,18 @@ func readPolicyFile(root *os.Root, e fs.DirEntry, left int64) ([]byte, error) {
 	}
 	defer r.Close()
 	if info, err := r.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(err, errors.New("it is no regular file")) // replaced since the directory was read
+		return nil, errors.Join(err, errors.New("it is not a regular file")) // replaced since the directory was read
 	}
 	text, err := io.ReadAll(io.LimitReader(r, left+1))
 	if err == nil && int64(len(text)) > left {
-		err = fmt.Errorf("a policy is %d bytes at most", maxPolicyBytes)
+		err = fmt.Errorf("a policy may have at most %d bytes", maxPolicyBytes)
 	}
 	return text, err
 }
 
 func unreadablePolicy(what string, err error) error {
 	return bailey.Invalid.Wrap(err, what+" cannot be read as a policy",
-		"a policy is a directory of plain files, as `bailey policy init` writes it")
+		"use a directory of plain files, as `bailey policy init` writes it")
 }
 
 // Edition is a policy that was loaded completely.
@@ -225,7 +225,7 @@ func failuresError(tests []review.Failure) error {
 		}
 		lines = append(lines, strings.ReplaceAll(f.String(), "\n  ", "; "))
 	}
-	return bailey.Invalid.New("the policy does not do what its tests say:\n  "+strings.Join(lines, "\n  "),
+	return bailey.Invalid.New("the policy fails its tests:\n  "+strings.Join(lines, "\n  "),
 		"correct the rule or the test; bailey policy check runs them again")
 }
 

@@ -86,7 +86,7 @@ func (f *Filter) Check() error {
 			known = append(known, string(s))
 		}
 		return bailey.Invalid.Errorf("there are "+strings.Join(known, ", "),
-			"no receipt has the status %q", f.Status)
+			"unknown status %q of receipts", f.Status)
 	}
 	if f.Limit <= 0 {
 		f.Limit = 50
@@ -133,14 +133,14 @@ func (f *Filter) Order(a, b uint64) int {
 func NewRecord(intent, outcome audit.Entry) (r Record, err error) {
 	r.Seq, r.Hash = intent.Seq, intent.Hash
 	if err := json.Unmarshal(intent.Data, &r.Intent); err != nil {
-		return r, fmt.Errorf("entry %d of the ledger is no intent of this version: %w", r.Seq, err)
+		return r, fmt.Errorf("entry %d of the ledger is not an intent of this version: %w", r.Seq, err)
 	}
 	if outcome.Seq == 0 {
 		return r, nil
 	}
 	r.OutcomeSeq, r.OutcomeHash = outcome.Seq, outcome.Hash
 	if err := json.Unmarshal(outcome.Data, &r.Outcome); err != nil {
-		return r, fmt.Errorf("the outcome of entry %d is none of this version: %w", r.Seq, err)
+		return r, fmt.Errorf("the outcome of entry %d is not of this version: %w", r.Seq, err)
 	}
 	return r, nil
 }

@@ -92,18 +92,18 @@ func (p Pattern) compilePattern(n int) (compiled, error) {
 	what := fmt.Sprintf("pattern %d (%s)", n, p.Category)
 	if p.Category == "" || cleanCategory(p.Category) != p.Category {
 		return compiled{}, bailey.Invalid.New(fmt.Sprintf("pattern %d has the category %q", n, p.Category),
-			"a category is A-Z, 0-9 and underscores, a letter first, 32 at most")
+			"a category must be A-Z, 0-9 and underscores, begin with a letter and have at most 32 characters")
 	}
 	if Pseudonym(p.Category) { // it would be restored without a rule
 		return compiled{}, bailey.Invalid.New(what+
-			" has the category of a pseudonym, which needs no permit to be given back", "give it a name of its own, such as OWN_"+p.Category)
+			" has the category of a pseudonym, which needs no permit to be restored", "use another name, for example OWN_"+p.Category)
 	}
 	re, err := compileRegexp(what, p.Regexp)
 	if err != nil {
 		return compiled{}, err
 	}
 	if re.MatchString("") {
-		return compiled{}, bailey.Invalid.New(what+" matches the empty text", "let it want one character at least")
+		return compiled{}, bailey.Invalid.New(what+" matches the empty text", "make it require at least one character")
 	}
 	literal, _ := re.LiteralPrefix()
 	k := compiled{p.Category, re, []byte(literal)}
@@ -115,7 +115,7 @@ func (p Pattern) compilePattern(n int) (compiled, error) {
 	}
 	for _, e := range p.Leaves {
 		if len(k.findSpans([]byte(e))) > 0 {
-			return compiled{}, bailey.Invalid.New(fmt.Sprintf("%s finds something in %q", what, e),
+			return compiled{}, bailey.Invalid.New(fmt.Sprintf("%s matches something in %q", what, e),
 				"change the expression or the example in leaves")
 		}
 	}
@@ -126,7 +126,7 @@ func (a Allow) compileAllow(n int) (allowed, error) {
 	what := fmt.Sprintf("allowance %d", n)
 	if a.Category != "" && cleanCategory(a.Category) != a.Category {
 		return allowed{}, bailey.Invalid.New(fmt.Sprintf("%s has the category %q", what, a.Category),
-			"a category is A-Z, 0-9 and underscores, a letter first, 32 at most")
+			"a category must be A-Z, 0-9 and underscores, begin with a letter and have at most 32 characters")
 	}
 	if _, err := compileRegexp(what, a.Regexp); err != nil {
 		return allowed{}, err
@@ -147,12 +147,12 @@ func (a Allow) compileAllow(n int) (allowed, error) {
 func compileRegexp(what, text string) (*regexp.Regexp, error) {
 	if text == "" || len(text) > maxPattern {
 		return nil, bailey.Invalid.New(fmt.Sprintf("%s has a regular expression of %d bytes", what, len(text)),
-			"between 1 and 4096 are possible")
+			"use between 1 and 4096 bytes")
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {
-		return nil, bailey.Invalid.Wrap(err, what+" is no regular expression",
-			"the syntax is Go's, https://pkg.go.dev/regexp/syntax")
+		return nil, bailey.Invalid.Wrap(err, what+" is not a regular expression",
+			"use the syntax of Go, https://pkg.go.dev/regexp/syntax")
 	}
 	return re, nil
 }

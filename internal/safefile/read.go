@@ -20,7 +20,7 @@ func Read(name string, most int64) ([]byte, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err == nil && !info.Mode().IsRegular():
-		err = errors.New("it is no regular file")
+		err = errors.New("it is not a regular file")
 	}
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func ReadNamed(name string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "read", Path: name, Err: errors.New("it is no regular file")}
+		return nil, &fs.PathError{Op: "read", Path: name, Err: errors.New("it is not a regular file")}
 	}
 	f, err := os.OpenFile(name, os.O_RDONLY|NoWait, 0) // by now it may have become a pipe
 	if err != nil {
@@ -64,7 +64,7 @@ func ReadPlain(name string, most int64) ([]byte, error) {
 	text, err := Read(name, most)
 	if err != nil {
 		return nil, bailey.Invalid.Wrap(err, name+" cannot be read",
-			fmt.Sprintf("it is a regular file of yours of at most %d bytes", most))
+			fmt.Sprintf("it must be a regular file that you own, of at most %d bytes", most))
 	}
 	return text, nil
 }

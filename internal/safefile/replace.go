@@ -23,10 +23,10 @@ func Put(dir, name string, content []byte, perm fs.FileMode, first func() error)
 		name = rest
 		root, err = openBelow(root, below)
 	}
-	return bailey.Unavailable.Wrapf(err, writeHint, "%s cannot be written in %s", name, dir)
+	return bailey.Unavailable.Wrapf(err, writeHint, "cannot write %s in %s", name, dir)
 }
 
-const writeHint = "look at the directory's mode and the disk's space"
+const writeHint = "check the directory's mode and the disk's space"
 
 // openBelow opens a directory in root, and closes root.
 func openBelow(root *os.Root, name string) (*os.Root, error) {
@@ -50,7 +50,7 @@ func Replace(root *os.Root, name string, content []byte, perm fs.FileMode, first
 	err := writeTemp(root, temp, name, content, perm)
 	if err != nil {
 		root.Remove(temp)
-		return bailey.Unavailable.Wrapf(err, writeHint, "%s cannot be written in %s", name, root.Name())
+		return bailey.Unavailable.Wrapf(err, writeHint, "cannot write %s in %s", name, root.Name())
 	}
 	if first != nil {
 		err = first()

@@ -110,7 +110,7 @@ func (s *Server) installShims(ctx context.Context, r apitype.ShimTools, from gat
 		if !slices.Contains(known, t) {
 			return localapi.None{},
 				bailey.NotFound.Errorf("packs know "+strings.Join(known, ", ")+
-					"; bailey pack onboard makes one for another tool",
+					"; run bailey pack onboard to create one for another tool",
 					"no pack has a capability for %q", t)
 		}
 	}
@@ -126,8 +126,8 @@ func (s *Server) uninstallShims(ctx context.Context, r apitype.ShimTools,
 func (s *Server) noteShims(ctx context.Context, kind string, r apitype.ShimTools,
 	from gateway.Caller) (none localapi.None, err error) {
 	if len(r.Tools) == 0 {
-		return none, bailey.Invalid.New("the query lacks its words",
-			"client and gateway may be of two versions: bailey gateway stop")
+		return none, bailey.Invalid.New("the query has no command line",
+			"run bailey gateway stop; client and gateway may have different versions")
 	}
 	return none, s.scribe.recordEvent(ctx, kind,
 		map[string]any{"tools": r.Tools, "operator": from.Operator, "person": from.Principal.Person})
@@ -163,11 +163,11 @@ func (s *Server) resolveArgv(argv []string) (gateway.Meant, error) {
 		for _, m := range found {
 			ids = append(ids, string(m.ID))
 		}
-		return gateway.Meant{}, bailey.NotFound.New("these words may mean "+strings.Join(ids, " or "),
-			"say which: bailey run "+ids[0]+" …; bailey capabilities show "+ids[0]+" has its inputs")
+		return gateway.Meant{}, bailey.NotFound.New("this command line may mean "+strings.Join(ids, " or "),
+			"choose one: bailey run "+ids[0]+" …; bailey capabilities show "+ids[0]+" shows its inputs")
 	case len(found[0].Inputs) != 1:
-		return gateway.Meant{}, bailey.NotFound.Errorf("make them one by one",
-			"these words are %d calls of %s", len(found[0].Inputs), found[0].ID)
+		return gateway.Meant{}, bailey.NotFound.Errorf("run them one by one",
+			"this command line is %d calls of %s", len(found[0].Inputs), found[0].ID)
 	}
 	m := gateway.Meant{Capability: found[0].ID, Input: found[0].Inputs[0]}
 	if _, given := m.Input[pack.StdinInput]; !given {
@@ -180,17 +180,17 @@ func (s *Server) resolveArgv(argv []string) (gateway.Meant, error) {
 
 // meansNothing returns an error that names similar capabilities.
 func meansNothing(argv []string, near []*pack.Capability) error {
-	e := bailey.NotFound.New("no capability does what these words of "+argv[0]+" would",
-		"bailey capabilities list has what there is")
+	e := bailey.NotFound.New("no capability does what this command line of "+argv[0]+" would",
+		"run bailey capabilities list to show the capabilities")
 	if i := slices.IndexFunc(argv[1:],
 		func(w string) bool { return slices.Contains(interactiveFlags, w) || w == "--" }); i >= 0 && argv[i+1] != "--" {
-		e.Message = fmt.Sprintf("%s %s may ask a person, whom nobody can be in a cage, and no capability does it",
+		e.Message = fmt.Sprintf("%s %s may prompt a person, which a jail prevents, and no capability does it",
 			argv[0], argv[i+1])
 	}
 	if len(near) > 0 {
 		ids := capabilityNames(near)
-		e.Hint = "near are " + strings.Join(ids, ", ") + "; bailey capabilities show " + ids[0] +
-			" has its inputs, and bailey run calls it"
+		e.Hint = "near are " + strings.Join(ids, ", ") + "; run bailey capabilities show " + ids[0] +
+			" for its inputs, and bailey run to call it"
 	}
 	return e
 }

@@ -119,13 +119,13 @@ func (s *Server) pastQuestion(id bailey.ApprovalID) (apitype.OpenQuestion, error
 	if t.question == nil {
 		return apitype.OpenQuestion{},
 			bailey.NotFound.Wrapf(t.bad,
-				"bailey approvals list shows those that are open; bailey receipts list shows how calls ended",
-				"no question %q is open, or was asked", id)
+				"run bailey approvals list to show the open questions, or bailey receipts list to show how calls ended",
+				"there is no question %q, open or past", id)
 	}
 	q, err := approvaltext.Parse(t.question.Text)
 	if err != nil {
 		return apitype.OpenQuestion{},
-			bailey.Unavailable.Wrapf(err, "bailey audit verify tells whether the ledger is whole",
+			bailey.Unavailable.Wrapf(err, "run bailey audit verify to check whether the ledger is intact",
 				"question %s was asked by another version of bailey", id)
 	}
 	q.Text, q.Digest, q.Subject, q.Alike = t.question.Text, t.question.Digest, t.question.Subject, t.question.Alike
@@ -133,7 +133,7 @@ func (s *Server) pastQuestion(id bailey.ApprovalID) (apitype.OpenQuestion, error
 	o.State, o.Answers, o.Ended = apitype.StateOver, append(o.Answers, t.answers...), "it ended with its gateway"
 	switch {
 	case t.use != nil:
-		o.Ended = fmt.Sprintf("granted, and used by %s", t.use.Receipt)
+		o.Ended = fmt.Sprintf("approved, and used by %s", t.use.Receipt)
 	case len(t.answers) > 0:
 		o.Ended = t.answers[len(t.answers)-1].Reason
 	}
@@ -174,13 +174,13 @@ func (s *Server) approverOfAnswer(text []byte, g approve.Given) (approve.Approve
 func verifyAnswer(text []byte, g approve.Given, trusted []settings.Approver) (a approve.Approver, err error) {
 	switch {
 	case g.Signature == "" && len(trusted) > 0:
-		return a, bailey.Denied.New(settings.FileName+" names approvers, and this answer is not signed",
-			fmt.Sprintf("bailey approve %s --key FILE", g.Question))
+		return a, bailey.Denied.New(settings.FileName+" names approvers, but this answer is not signed",
+			fmt.Sprintf("use bailey approve %s --key FILE", g.Question))
 	case g.Signature == "":
 		return approve.Approver{Name: cmp.Or(g.Person, "an operator"), Level: bailey.Local}, nil
 	case len(trusted) == 0:
-		return a, bailey.Denied.New("nobody is trusted to sign an answer",
-			"name keys under approvers in "+settings.FileName+", then bailey init --apply; or answer without a key")
+		return a, bailey.Denied.New("no key is trusted to sign an answer",
+			"list keys under approvers in "+settings.FileName+", then run bailey init --apply; or answer without a key")
 	}
 	var lines []string
 	for _, t := range trusted {
@@ -213,12 +213,12 @@ func openSalt(home localapi.Home) ([]byte, error) {
 	salt, err := safefile.Read(home.Path(saltName), 1<<10)
 	switch {
 	case err != nil:
-		return nil, bailey.Unavailable.Wrap(err, saltName+" cannot be read", "look at its owner and mode")
+		return nil, bailey.Unavailable.Wrap(err, saltName+" cannot be read", "check its owner and mode")
 	case len(salt) == saltSize:
 		return salt, nil
 	case salt != nil:
-		return nil, bailey.Unavailable.New(saltName+" is not what was written there",
-			"put it back from a copy of the home; or take it away: the next start makes another, and what was asked until now can no longer be held against its arguments")
+		return nil, bailey.Unavailable.New(saltName+" was changed",
+			"restore it from a copy of the home; or remove it: the next start creates another, and earlier questions can no longer be compared with their arguments")
 	}
 	salt = make([]byte, saltSize)
 	rand.Read(salt) // never fails (crypto/rand)
@@ -255,7 +255,7 @@ func (d mcpBackend) Question(_ context.Context, from bailey.Call, id bailey.Appr
 	i := slices.IndexFunc(open, func(q approve.Seen) bool { return q.ID == id })
 	if i < 0 || from.Session.ID == "" || open[i].Session != from.Session.ID ||
 		open[i].Principal.Agent != from.Principal.Agent {
-		return mcp.Question{}, bailey.NotFound.Errorf("call again: it says what became of it",
+		return mcp.Question{}, bailey.NotFound.Errorf("call again to see its result",
 			"no question %q of this session is open", id)
 	}
 	trusted := d.s.settings.Applied().Approvers
@@ -283,12 +283,12 @@ func (d mcpBackend) Answer(ctx context.Context, from bailey.Call, id bailey.Appr
 	case err != nil:
 		return err
 	case q.Digest != digest:
-		return bailey.Conflict.Errorf("call again", "question %s reads otherwise than what was shown", id)
+		return bailey.Conflict.Errorf("call again", "question %s differs from the one shown", id)
 	case !d.canAskUser(from):
 		return bailey.Denied.Errorf("bailey approve "+string(id), "this client may not answer question %s", id)
 	case grant && !q.Local:
 		return bailey.Denied.Errorf("bailey approve "+string(id),
-			"question %s wants more than a client can say", id)
+			"question %s needs more than a client can provide", id)
 	}
 	_, err = d.s.Queue.Answer(ctx, approve.Given{Question: id, Digest: digest, Grant: grant, Reason: reason,
 		Person: "the client " + cmp.Or(from.Client, "without a name"), Operator: byClient})

@@ -159,10 +159,10 @@ func TestAnswersByKey(t *testing.T) {
 	a := askingFor(t, sreAsks)
 	ada, bob, eve := newHolder("ada", "sre", "dev"), newHolder("bob", "sre"), newHolder("eve", "dev")
 	q, done := a.waiting(t, nil)
-	if _, err := a.answer(t, q, ada.sign(q.Text, approvaltext.Namespace)); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "nobody is trusted") {
+	if _, err := a.answer(t, q, ada.sign(q.Text, approvaltext.Namespace)); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "no key is trusted") {
 		t.Errorf("before anybody is trusted: %v", err)
 	}
-	if _, err := a.answer(t, q, ""); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "does not hold the role sre") {
+	if _, err := a.answer(t, q, ""); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "does not have the role sre") {
 		t.Errorf("an unsigned answer where a role is wanted: %v", err)
 	}
 	a.trust(t, ada, bob, eve)
@@ -213,8 +213,8 @@ func TestPolicyWhileWaiting(t *testing.T) {
 		"nothing changed":     {asksForDates, ""},
 		"a comment more":      {"// new\n" + asksForDates, ""},
 		"the rule is gone":    {"", ""},
-		"rewritten":           {strings.Replace(asksForDates, "what day it is", "what night it is", 1), "rule dates-ask was rewritten"},
-		"wants more by now":   {strings.Replace(asksForDates, "count=1", "count=3", 1), "rule dates-ask was rewritten"},
+		"rewritten":           {strings.Replace(asksForDates, "what day it is", "what night it is", 1), "rule dates-ask was changed"},
+		"wants more by now":   {strings.Replace(asksForDates, "count=1", "count=3", 1), "rule dates-ask was changed"},
 		"another rule asks":   {strings.ReplaceAll(asksForDates, "dates-ask", "other"), "another approval"},
 		"forbidden meanwhile": {`@id("night") @reason("night has fallen") forbid (principal, action == Action::"system.date", resource);`, "night has fallen"},
 	} {

@@ -210,7 +210,7 @@ func TestLentByAnotherUser(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	res = b.held(t, eve) // trusted by the gateway, but not by the broker
-	if res.Executed || bailey.KindOf(res.Err) != bailey.Denied || !strings.Contains(res.Err.Error(), "broker wants approval") {
+	if res.Executed || bailey.KindOf(res.Err) != bailey.Denied || !strings.Contains(res.Err.Error(), "broker requires approval") {
 		t.Errorf("%+v", res)
 	}
 	b.nowhere(t, res)
@@ -246,7 +246,7 @@ func TestLentBySameUser(t *testing.T) {
 		t.Error("the receipt does not say that the wall is absent")
 	}
 	s := askBroker(t.Context(), b.settings.Applied().Broker)
-	if !s.Running || !s.SameUID || !strings.Contains(s.Summary(), "this wall is absent") {
+	if !s.Running || !s.SameUID || !strings.Contains(s.Summary(), "no privilege separation") {
 		t.Errorf("%+v", s)
 	}
 	found := apitype.ExamineBroker(apitype.Status{Running: true, Broker: s})

@@ -107,7 +107,7 @@ func (k keyring) Find(public ed25519.PublicKey) (crypto.Signer, error) {
 	switch {
 	case c == nil && missing:
 		return nil, bailey.NotFound.New(err.Error(),
-			"where the broker made it, say so: broker: {…, checkpointKey: true} in settings.yaml, then bailey init --apply; else "+bailey.HintOf(err))
+			"if the broker created it, set broker: {…, checkpointKey: true} in settings.yaml, then run bailey init --apply; otherwise "+bailey.HintOf(err))
 	case c == nil || err != nil && !missing:
 		return private, err
 	case !missing:
@@ -129,8 +129,8 @@ func (k keyring) Forget(public ed25519.PublicKey) error {
 func (k keyring) mayLeave(public ed25519.PublicKey) error {
 	by, err := k.Find(public)
 	if _, held := by.(brokerKey); err == nil && held {
-		return bailey.Conflict.New("the log's key is the broker's, which announces no key after it",
-			"keep it: nobody but the broker has it; another key wants another ledger: end the gateway, and move ledger/, checkpoint and checkpoint.cosigned of the home aside together")
+		return bailey.Conflict.New("the log's key is the broker's, which cannot be rotated",
+			"Do not delete this key: the broker holds the only copy. To use a different key, stop the gateway and move ledger/, checkpoint and checkpoint.cosigned aside together; a new ledger will be started.")
 	}
 	return err
 }
@@ -156,7 +156,7 @@ func (k brokerKey) Public() crypto.PublicKey { return k.public }
 
 func (k brokerKey) Sign(_ io.Reader, text []byte, opts crypto.SignerOpts) ([]byte, error) {
 	if opts.HashFunc() != 0 {
-		return nil, errors.New("a log's key signs texts, and no digests")
+		return nil, errors.New("a log's key signs texts, not digests")
 	}
 	return k.c.SignLog(context.Background(), k.public, text)
 }
@@ -169,8 +169,8 @@ const keyChange = "bailey.audit/key/v1\n"
 
 func (l retiringKey) Sign(rand io.Reader, text []byte, opts crypto.SignerOpts) ([]byte, error) {
 	if !strings.HasPrefix(string(text), keyChange) {
-		return nil, bailey.Conflict.New("settings want the log's key at the broker, and it is a file of the home still",
-			"bailey audit key --rotate has one of the broker's follow it, and removes the file; or take checkpointKey out of settings.yaml and bailey init --apply")
+		return nil, bailey.Conflict.New("settings.yaml wants the log's key at the broker, but it is a file of the home",
+			"run bailey audit key --rotate, which replaces it by a key of the broker and removes the file; or remove checkpointKey from settings.yaml and run bailey init --apply")
 	}
 	return l.Signer.Sign(rand, text, opts)
 }

@@ -60,8 +60,8 @@ func (w EgressPlanner) planFor(places []bailey.Endpoint) (*bailey.Network, error
 // planDaemon plans the network of a tool that uses a daemon, at its usual socket or the configured one.
 func (w EgressPlanner) planDaemon(m *pack.Capability, api bailey.API, more []bailey.Endpoint) (*bailey.Network, error) {
 	if len(more) > 0 {
-		return nil, bailey.Denied.Errorf("take it out of for, under network, endpoints, in settings.yaml",
-			"%s speaks to %s and, by the settings, would reach %s: what a daemon tells has no way out", m.ID, api.Socket, more[0])
+		return nil, bailey.Denied.Errorf("remove it from for, under network, endpoints, in settings.yaml",
+			"%s uses %s and, by the settings, would reach %s: data from a daemon must not leave the jail", m.ID, api.Socket, more[0])
 	}
 	api.Path = daemonPath(api, w.Settings())
 	return socketproxy.Plan(api), nil

@@ -107,7 +107,7 @@ func TestHTTPGet(t *testing.T) {
 		"https://10.0.0.7/":             {bailey.Denied, ":443 is private"},
 		"https://127.0.0.1:8443/":       {bailey.Denied, "is loopback"},
 		"https://[::1]/":                {bailey.Denied, "is loopback"},
-		"https://169.254.169.254/":      {bailey.Denied, "keeps credentials"},
+		"https://169.254.169.254/":      {bailey.Denied, "cloud metadata service"},
 		"https://inside.example.com/":   {bailey.ToolFailed, ""},
 		"https://rebound.example.com/":  {bailey.ToolFailed, ""},
 		"https://nowhere.example.com/":  {bailey.ToolFailed, ""},

@@ -83,8 +83,8 @@ func openScribe(l *ledger.Log, r *replay, log *slog.Logger) (*eventLog, error) {
 		s.lore, err = r.rebuildState()
 	}
 	if err != nil {
-		return nil, bailey.Unavailable.Wrap(err, "what operators did cannot be read from the ledger",
-			"bailey audit verify")
+		return nil, bailey.Unavailable.Wrap(err, "cannot read operator events from the ledger",
+			"run bailey audit verify")
 	}
 	if r.segments > 1 {
 		s.writeSnapshot()
@@ -108,7 +108,7 @@ func (s *eventLog) noteCaged(ctx context.Context, kind string, data any, cage *b
 		err = fold(new(State), raw) // check before writing that the event can be folded
 	}
 	if err != nil {
-		return bailey.Internal.Wrap(err, "the event "+kind+" could not be remembered", "")
+		return bailey.Internal.Wrap(err, "the event "+kind+" could not be recorded", "")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +141,7 @@ func (s *eventLog) writeSnapshot() {
 		}
 	}
 	if err != nil {
-		s.log.Warn("what is remembered is not written down: the next start reads more of the ledger", "err", err)
+		s.log.Warn("cannot save the state: the next start reads more of the ledger", "err", err)
 	}
 	select {
 	// ignore a rotation by the parts themselves: if they exceed a segment, run would never stop writing

@@ -99,7 +99,7 @@ func (s *Server) applyHooks(ctx context.Context, r apitype.HooksRequest,
 func (s *Server) noteHooks(ctx context.Context, r apitype.HooksNote,
 	from gateway.Caller) (none localapi.None, err error) {
 	if r.Kind != apitype.HooksTestEvent && r.Kind != apitype.HooksExecEvent {
-		return none, bailey.Invalid.New("no hooks that are run are recorded so", "")
+		return none, bailey.Invalid.New("the record of hooks to run is malformed", "")
 	}
 	ran := r.Ran
 	ran.Operator, ran.Person = from.Operator, from.Principal.Person
@@ -153,14 +153,14 @@ func openHookStore(b *hookStore, last apitype.AppliedHooks) (*hookStore, error) 
 	e, err := b.loadApplied(last)
 	if err != nil {
 		e.fault = bailey.Unavailable.Wrap(err, noHooks,
-			"bailey hooks reload shows "+apitype.HooksName+" and applies it")
+			"run bailey hooks reload to see "+apitype.HooksName+" and apply it")
 		b.log.Error("the hooks cannot be used", "why", err)
 	}
 	b.now.Restore(e)
 	return b, nil
 }
 
-const noHooks = "the hooks that were applied last cannot be used, so no call goes on"
+const noHooks = "the applied hooks cannot be used, so no call can run"
 
 // StandInHooks returns the hooks that a gateway of this home would use.
 func StandInHooks(home localapi.Home) (*hookStore, error) {
@@ -186,10 +186,10 @@ func (b *hookStore) loadApplied(last apitype.AppliedHooks) (e hookEdition, err e
 	case err != nil:
 		return e, err
 	case e.text == nil:
-		return e, bailey.NotFound.Errorf("", "no hooks %.12s are kept in %s", last.Digest, dir)
+		return e, bailey.NotFound.Errorf("", "no hooks %.12s are stored in %s", last.Digest, dir)
 	case apitype.DigestOf(string(e.text)) != last.Digest:
 		return e, bailey.Denied.Errorf("somebody changed "+dir,
-			"the hooks kept as %.12s are others", last.Digest)
+			"the hooks stored as %.12s do not match that digest", last.Digest)
 	}
 	e.config, err = hook.ParseConfig(e.text, last.UserHome)
 	return e, err
@@ -203,7 +203,7 @@ func (b *hookStore) readHooksFile() (text []byte, c hook.Config, err error) {
 	}
 	if c, err = hook.ParseConfig(text, b.userHome); err != nil {
 		err = bailey.Invalid.Wrap(err, name+" cannot be used",
-			"mend it, or take it away; bailey hooks reload then applies it")
+			"correct or remove it; then run bailey hooks reload to apply it")
 	}
 	return text, c, err
 }
@@ -238,9 +238,9 @@ func (b *hookStore) describeDrift() string {
 	case apitype.FileDigest(text) == b.Applied().Digest:
 		return ""
 	case text == nil:
-		return apitype.HooksName + " is gone, and what was applied stays in use"
+		return apitype.HooksName + " was removed; what was applied stays in use"
 	}
-	return apitype.HooksName + " is not what was applied, and is not used"
+	return apitype.HooksName + " differs from what was applied, and is not used"
 }
 
 // proposeReload reads the file and compares it with the hooks in use.
@@ -257,7 +257,7 @@ func (b *hookStore) proposeReload(now hookEdition) (p apitype.HookProposal, e ho
 		p.Loud = append(p.Loud, apitype.Loud(h)...)
 		if !b.hasMatchingTool(h) {
 			p.Loud = append(p.Loud,
-				fmt.Sprintf("line %d: %s is asked about no tool there is: bailey capabilities list has their names, and none matches %q", h.Line, h.Argv[0], h.Matcher))
+				fmt.Sprintf("line %d: %s matches no tool: no name in bailey capabilities list matches %q", h.Line, h.Argv[0], h.Matcher))
 		}
 	}
 	return p, e, nil
@@ -287,7 +287,7 @@ func (b *hookStore) applyFile(ctx context.Context, r apitype.HooksRequest,
 			return next, nil, err
 		case p.Digest != r.Digest || now.applied.Digest != r.Base:
 			return next, nil, bailey.Conflict.New(apitype.HooksName+" changed meanwhile",
-				"bailey hooks reload shows it anew")
+				"run bailey hooks reload to see it again")
 		case !p.Differs:
 			return next, nil, nil
 		}

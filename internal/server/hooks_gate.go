@@ -62,7 +62,7 @@ func shortReason(reason string) string {
 	if len(reason) > most {
 		reason = strings.ToValidUTF8(reason[:most], "") + "…"
 	}
-	return cmp.Or(reason, "it gives no reason")
+	return cmp.Or(reason, "it gave no reason")
 }
 
 func sessionOfCall(c bailey.Call) hook.Session { return hook.Session{ID: c.Session.ID, Dir: c.Dir} }
@@ -149,8 +149,8 @@ func (g hookGate) Post(ctx context.Context, call bailey.Call, out gate.Output) (
 		err = fmt.Errorf("the exit code is %d, not %d", out.ExitCode, is.ExitCode)
 	}
 	if err != nil {
-		return gate.Output{Asked: asked}, bailey.Denied.Wrap(err, "a hook gave back a result of another shape",
-			`updatedOutput is {"stdout": "…", "stderr": "…", "exitCode": N} of a tool's result`)
+		return gate.Output{Asked: asked}, bailey.Denied.Wrap(err, "a hook returned a malformed result",
+			`use {"stdout": "…", "stderr": "…", "exitCode": N} as updatedOutput of a tool's result`)
 	}
 	out.Stdout, out.Stderr = []byte(is.Stdout), []byte(is.Stderr)
 	return out, nil
@@ -168,7 +168,7 @@ func readResult(text []byte) (r toolResult, err error) {
 		return r, err
 	}
 	if p.Stdout == nil || p.Stderr == nil || p.ExitCode == nil {
-		return r, fmt.Errorf("it has not all of stdout, stderr, exitCode")
+		return r, fmt.Errorf("it lacks stdout, stderr or exitCode")
 	}
 	return toolResult{*p.Stdout, *p.Stderr, *p.ExitCode}, nil
 }

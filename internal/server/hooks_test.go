@@ -137,8 +137,8 @@ func TestHooksFileAtStart(t *testing.T) {
 		"malformed":   {func(p string) error { return os.WriteFile(p, []byte("{\n \"hooks\": []}"), 0o600) }, "hooks.json:2:11: "},
 		"empty":       {func(p string) error { return os.WriteFile(p, nil, 0o600) }, "hooks.json:1:1: "},
 		"too long":    {func(p string) error { return os.WriteFile(p, make([]byte, hook.MaxFrame+1), 0o600) }, "bytes allowed"},
-		"a link":      {func(p string) error { return os.Symlink("/etc/passwd", p) }, "no regular file"},
-		"a directory": {func(p string) error { return os.Mkdir(p, 0o700) }, "no regular file"},
+		"a link":      {func(p string) error { return os.Symlink("/etc/passwd", p) }, "not a regular file"},
+		"a directory": {func(p string) error { return os.Mkdir(p, 0o700) }, "not a regular file"},
 	} {
 		home := t.TempDir()
 		if err := c.put(filepath.Join(home, apitype.HooksName)); err != nil {

@@ -21,7 +21,7 @@ import (
 func (s *Server) recordJailRun(ctx context.Context, asked apitype.JailQuery,
 	from gateway.Caller) (none localapi.None, err error) {
 	if len(asked.Argv) == 0 || asked.PlanDigest == "" {
-		return none, bailey.Invalid.New("a jail run names a command and a plan", "")
+		return none, bailey.Invalid.New("a jail run needs a command and a plan", "")
 	}
 	asked.Operator, asked.Person = from.Operator, from.Principal.Person
 	cage := s.hidePlan(from.Session.ID, asked.Cage, asked.Plan)
@@ -129,7 +129,7 @@ func (s *Server) unaskedRules() (u apitype.WrapUnasked) {
 func (s *Server) startWrap(ctx context.Context, w apitype.WrapQuery,
 	from gateway.Caller) (begun apitype.WrapBegun, err error) {
 	if w.ID == "" || w.Agent == "" || w.Project == "" || w.PlanDigest == "" {
-		return begun, bailey.Invalid.New("a wrap names an agent, a project and a plan", "")
+		return begun, bailey.Invalid.New("a wrap needs an agent, a project and a plan", "")
 	}
 	w.At, w.Operator, w.Person = time.Now().UTC(), from.Operator, from.Principal.Person
 	d := s.kill.Before(s.Rules).Decide(w.Request(from.Call))
@@ -158,14 +158,14 @@ func (s *Server) startWrap(ctx context.Context, w apitype.WrapQuery,
 // wrapDenied returns an error that names the denying rule. A rule that asks denies too: the operator who would approve
 // can change the rule instead.
 func wrapDenied(d bailey.Decision) error {
-	hint := "write a permit for Action::\"agent.wrap\", then bailey policy apply; the starter policy's rule wrap allows 4096 MiB and 1024 tasks in a full cage (bailey policy show)"
+	hint := "write a permit for Action::\"agent.wrap\", then run bailey policy apply; rule wrap of the starter policy allows 4096 MiB and 1024 tasks in a full jail (bailey policy show)"
 	why := d.Reason
 	for _, r := range slices.Concat(d.Rules, d.Asks) {
 		why = fmt.Sprintf("%s (rule %s, %s)", d.Reason, r.ID, r.Source)
-		hint = "leave out what the rule does not want, or change it, then bailey policy apply"
+		hint = "leave out what the rule does not allow, or change the rule and run bailey policy apply"
 		break
 	}
-	return bailey.Denied.New("policy does not let this agent be wrapped so: "+why, hint)
+	return bailey.Denied.New("policy does not allow wrapping this agent in this way: "+why, hint)
 }
 
 func (s *Server) reportRefusals(ctx context.Context, w apitype.WrapRefusals,

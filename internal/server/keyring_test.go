@@ -95,7 +95,7 @@ func TestCheckpointKeyAtBroker(t *testing.T) {
 			t.Errorf("%s: %s %v", what, signed, err)
 		}
 	}
-	if _, err := b.rotateCheckpointKey(t.Context(), localapi.None{}, gateway.Caller{Operator: localapi.Env}); bailey.KindOf(err) != bailey.Conflict || !strings.Contains(err.Error(), "announces no key after it") || bailey.HintOf(err) == "" {
+	if _, err := b.rotateCheckpointKey(t.Context(), localapi.None{}, gateway.Caller{Operator: localapi.Env}); bailey.KindOf(err) != bailey.Conflict || !strings.Contains(err.Error(), "cannot be rotated") || bailey.HintOf(err) == "" {
 		t.Errorf("%v", err)
 	}
 	if made, err := clientOf(b.settings.Applied().Broker).Keys(t.Context()); err != nil || len(made) != 1 {

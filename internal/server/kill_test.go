@@ -73,7 +73,7 @@ func TestKillEndsWhatever(t *testing.T) {
 	}
 	after := s.Calls(t, "system.echo", dir, map[string]any{"message": "after"})
 	for range 2 {
-		if r := <-results; r.Status != bailey.Killed || r.Err == nil || !strings.Contains(r.Err.Error(), "the kill switch was thrown") || r.ExitCode == 0 && r.Executed {
+		if r := <-results; r.Status != bailey.Killed || r.Err == nil || !strings.Contains(r.Err.Error(), "the kill switch was activated") || r.ExitCode == 0 && r.Executed {
 			t.Errorf("a call under way: %+v", r)
 		}
 	}
@@ -86,7 +86,7 @@ func TestKillEndsWhatever(t *testing.T) {
 	}
 	recorded := 3
 	for _, r := range late {
-		if r.Receipt == "" && !r.Executed && strings.Contains(r.Err.Error(), "the kill switch was thrown") {
+		if r.Receipt == "" && !r.Executed && strings.Contains(r.Err.Error(), "the kill switch was activated") {
 			continue // ended before its intent was recorded
 		}
 		recorded++

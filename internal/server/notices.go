@@ -32,10 +32,10 @@ func readNotifyKey(home localapi.Home) (notify.Key, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return notify.Key{}, bailey.NotFound.New("there is no key to sign with for the webhook",
-			"bailey notify key makes one")
+			"run bailey notify key to create one")
 	case err == nil && (!info.Mode().IsRegular() || safefile.Wide(info)):
-		return notify.Key{}, bailey.Denied.New(notifyKeyName+" is no file that its owner alone can read",
-			"bailey notify key --new makes another")
+		return notify.Key{}, bailey.Denied.New(notifyKeyName+" is not a file that only its owner can read",
+			"run bailey notify key --new to create another")
 	}
 	var text []byte
 	if err == nil {
@@ -43,7 +43,7 @@ func readNotifyKey(home localapi.Home) (notify.Key, error) {
 	}
 	if err != nil {
 		return notify.Key{}, bailey.Unavailable.Wrap(err, notifyKeyName+" cannot be read",
-			"look at its owner and mode")
+			"check its owner and mode")
 	}
 	return notify.ParseKey(text)
 }

@@ -55,7 +55,7 @@ func (b *packStore) applyChange(ctx context.Context, kind string, data any, chan
 // proposeInstall verifies the pack that a request names and compares it with the installed one. The caller must hold mu.
 func (b *packStore) proposeInstall(r apitype.PackRequest) (p apitype.PackProposal, data []byte, err error) {
 	if !filepath.IsAbs(r.Path) {
-		return p, nil, bailey.Invalid.New("a bundle's path is absolute", "")
+		return p, nil, bailey.Invalid.New("the path of a bundle must be absolute", "")
 	}
 	keys, _ := packstore.Keys(b.home, b.known.Load())
 	v, data, err := packstore.ReadAt(r.Path, r.Dev, keys)
@@ -88,7 +88,7 @@ func (b *packStore) checkConflicts(p *pack.Pack) error {
 	}
 	if c.Pack(p.Name) != nil {
 		return bailey.Conflict.Errorf("rename the pack",
-			"%s is a pack that ships with Bailey, and no other can have its name", p.Name)
+			"%s is the name of a pack that ships with Bailey", p.Name)
 	}
 	_, err = c.With(p)
 	return err
@@ -108,11 +108,11 @@ func (b *packStore) notOlder(p *apitype.PackProposal, said bool) error {
 	why := fmt.Sprintf("%s %s is older than %s, which was installed on %s", p.Name, p.Version, top.Version,
 		top.At.Format(time.DateOnly))
 	if order == 0 {
-		why = fmt.Sprintf("%s %s is bundle %.12s, and one of this version was installed that is %.12s", p.Name,
+		why = fmt.Sprintf("%s %s is bundle %.12s, but this version was installed before as %.12s", p.Name,
 			p.Version, p.Digest, top.Digest)
 	}
 	if !said {
-		return bailey.Denied.New(why, "get the newest; if you mean this one, bailey pack install --downgrade")
+		return bailey.Denied.New(why, "get the newest; if you want this one, use bailey pack install --downgrade")
 	}
 	p.Downgrade, p.Loud = true, append(p.Loud, "DOWNGRADE: "+why)
 	return nil
@@ -126,14 +126,14 @@ func (b *packStore) describeChanges(p *apitype.PackProposal, now *pack.Pack, key
 		var err error
 		p.Was = &was
 		if old, err = packstore.Load(b.home, was, keys); err != nil {
-			p.Loud = append(p.Loud, "what is installed cannot be read, so that all of this counts as new: "+err.Error())
+			p.Loud = append(p.Loud, "the installed version cannot be read, so all of this counts as new: "+err.Error())
 		}
 		if was.Key != p.Key && !p.Dev {
-			p.Loud = append(p.Loud, "ANOTHER KEY: "+p.Key+" signed it, and what is installed "+signedBy(was))
+			p.Loud = append(p.Loud, "ANOTHER KEY: "+p.Key+" signed it, but the installed version "+signedBy(was))
 		}
 	}
 	if p.Dev {
-		p.Loud = append(p.Loud, "NOBODY SIGNED IT: each receipt of it will say dev")
+		p.Loud = append(p.Loud, "UNSIGNED: each of its receipts says dev")
 	}
 	p.Changes = pack.Diff(old, now)
 	p.Differs = !ok || old == nil || was.Digest != p.Digest || was.Key != p.Key || was.Dev != p.Dev
@@ -166,7 +166,7 @@ func (b *packStore) installPack(ctx context.Context, r apitype.PackRequest,
 		return p, err
 	}
 	if p.Digest != r.Digest || b.known.Load().Installed[p.Name].Digest != r.Base {
-		return p, bailey.Conflict.New("the pack changed meanwhile", "bailey pack install shows it anew")
+		return p, bailey.Conflict.New("the pack was changed meanwhile", "run bailey pack install to see it again")
 	}
 	in := packstore.Installed{Name: p.Name, Version: p.Version, Digest: p.Digest, Key: p.Key, Dev: p.Dev,
 		Downgrade: p.Downgrade,
@@ -192,7 +192,7 @@ func (b *packStore) removeOldBundles(name string) {
 			continue
 		}
 		if err := os.Remove(file); err != nil {
-			b.log.Warn("an old bundle stays", "file", file, "err", err)
+			b.log.Warn("cannot remove an old bundle", "file", file, "err", err)
 		}
 	}
 	if !ok {
@@ -221,9 +221,9 @@ func (b *packStore) uninstallPack(ctx context.Context, r apitype.PackName,
 func notInstalled(name string) error {
 	c, err := packstore.BuiltIn()
 	if err == nil && c.Pack(name) != nil {
-		return bailey.Conflict.New(name+" ships with Bailey, and stays", "a rule of policy can forbid what it does")
+		return bailey.Conflict.New(name+" ships with Bailey, and stays", "forbid its actions in policy")
 	}
-	return bailey.NotFound.Errorf("bailey pack list", "no pack %q is installed", name)
+	return bailey.NotFound.Errorf("run bailey pack list", "no pack %q is installed", name)
 }
 
 // recordPublish is the operator command that records a published bundle.
@@ -232,7 +232,7 @@ func (b *packStore) recordPublish(ctx context.Context, r apitype.PackPublication
 	in := packstore.Installed{Name: r.Name, Version: r.Version, Digest: r.Digest, Key: r.Key, Dir: r.Dir,
 		At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
 	if slices.Contains([]string{in.Name, in.Version, in.Digest, in.Key, in.Dir}, "") {
-		return in, bailey.Invalid.New("what is published has a name, a version, a digest, a key and a place", "")
+		return in, bailey.Invalid.New("a publication needs a name, a version, a digest, a key and a place", "")
 	}
 	return in, b.note(ctx, packstore.PackPublishEvent, in)
 }
@@ -268,7 +268,7 @@ func (s *Server) repinPrograms(ctx context.Context, r apitype.RepinRequest,
 		return apitype.Changed{}, err
 	}
 	if r.Shown == nil {
-		return apitype.Changed{}, bailey.Invalid.New("a repin names the programs that were shown", "")
+		return apitype.Changed{}, bailey.Invalid.New("a repin needs the programs that were shown", "")
 	}
 	is := gateway.Repin{Capability: job.Capability, Programs: r.Shown, Operator: from.Operator,
 		Person: from.Principal.Person}
@@ -300,7 +300,7 @@ func (b *packStore) trustKey(ctx context.Context, r apitype.PackKey,
 	now := packstore.TrustedKey{Name: k.Name, Key: k.Text, At: time.Now().UTC().Truncate(time.Second),
 		Operator: from.Operator, Person: from.Principal.Person}
 	if was, ok := b.known.Load().Keys[k.Name]; ok && was.Key != k.Text {
-		return out, bailey.Conflict.Errorf("bailey pack untrust "+k.Name+" first, if its author has another key now",
+		return out, bailey.Conflict.Errorf("run bailey pack untrust "+k.Name+" first, if its author has a new key",
 			"another key is trusted as %s", k.Name)
 	}
 	out = apitype.KeyChanged{OK: true, Name: k.Name, Key: k.Text}
@@ -326,7 +326,7 @@ func (b *packStore) untrustKey(ctx context.Context, r apitype.PackKeyName,
 	defer b.mu.Unlock()
 	k, ok := b.known.Load().Keys[r.Name]
 	if !ok {
-		return out, bailey.NotFound.Errorf("bailey pack list shows who signed what", "no key %q is trusted", r.Name)
+		return out, bailey.NotFound.Errorf("run bailey pack list to see the signers", "no key %q is trusted", r.Name)
 	}
 	out = apitype.KeyChanged{OK: true, Name: k.Name, Key: k.Key, Packs: b.signedWith(k)}
 	k.At, k.Operator, k.Person = time.Now().UTC().Truncate(time.Second), from.Operator, from.Principal.Person
@@ -334,7 +334,7 @@ func (b *packStore) untrustKey(ctx context.Context, r apitype.PackKeyName,
 		return out, err
 	}
 	if err := os.Remove(packstore.KeyFile(b.home, k.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		b.log.Warn("the file of a key stays", "err", err)
+		b.log.Warn("cannot remove the file of a key", "err", err)
 	}
 	out.Changed = true
 	return out, nil
@@ -400,7 +400,7 @@ func (b *packStore) showPack(_ context.Context, r apitype.PackName,
 	}
 	i := slices.IndexFunc(all, func(p *pack.Pack) bool { return p.Name == r.Name })
 	if i < 0 {
-		return out, bailey.NotFound.Errorf("bailey pack list", "there is no pack %q", r.Name)
+		return out, bailey.NotFound.Errorf("run bailey pack list", "there is no pack %q", r.Name)
 	}
 	out = apitype.PackShown{Row: rows.Packs[i], Tools: []apitype.Capability{}}
 	for _, m := range all[i].Capabilities {
@@ -422,7 +422,7 @@ func openCatalog(home localapi.Home, l packstore.State) (*pack.Catalog, []packst
 			found = append(found,
 				packstore.Finding{Pack: p.Name,
 					Text: fmt.Sprintf("%s %s is installed and NOT LOADED: %v", p.Name, p.Version,
-						err), Cure: "bailey pack uninstall " + p.Name})
+						err), Cure: "run bailey pack uninstall " + p.Name})
 			continue
 		}
 		c = more
@@ -434,7 +434,7 @@ func openCatalog(home localapi.Home, l packstore.State) (*pack.Catalog, []packst
 func (s *Server) packOnboard(ctx context.Context, asked apitype.OnboardQuery,
 	from gateway.Caller) (none localapi.None, err error) {
 	if asked.Tool == "" || asked.PlanDigest == "" {
-		return none, bailey.Invalid.New("an onboarding names a tool and a plan", "")
+		return none, bailey.Invalid.New("an onboarding needs a tool and a plan", "")
 	}
 	asked.Operator, asked.Person = from.Operator, from.Principal.Person
 	cage := s.hidePlan(from.Session.ID, asked.Cage, asked.Plan)

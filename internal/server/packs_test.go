@@ -107,14 +107,14 @@ func TestInstalledPacks(t *testing.T) {
 	}{
 		"nothing":           {func(string, string) error { return nil }, ""},
 		"gone":              {func(file, _ string) error { return os.Remove(file) }, "there is no file"},
-		"a byte":            {func(file, _ string) error { return edit(file, "Counts", "counts") }, "README.md is not the file that the index names"},
+		"a byte":            {func(file, _ string) error { return edit(file, "Counts", "counts") }, "README.md does not match the index"},
 		"unsigned":          {func(file, _ string) error { return copyTo(bundled+"unsigned.baileypack", file) }, "is not signed"},
 		"older, and signed": {func(file, _ string) error { return copyTo(bundled+"demo-0.9.0.baileypack", file) }, "the file is demo 0.9.0"},
 		"another's":         {func(file, _ string) error { return copyTo(bundled+"by-stranger.baileypack", file) }, "no trusted key has that name"},
 		"a link": {func(file, _ string) error {
 			return errors.Join(os.Rename(file, file+"x"), os.Symlink(file+"x", file))
-		}, "no regular file"},
-		"a directory":        {func(file, _ string) error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o700)) }, "no regular file"},
+		}, "not a regular file"},
+		"a directory":        {func(file, _ string) error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o700)) }, "not a regular file"},
 		"large":              {func(file, _ string) error { return os.Truncate(file, pack.MaxBundle+1) }, "bytes allowed"},
 		"empty":              {func(file, _ string) error { return os.Truncate(file, 0) }, "does not end"},
 		"a key that is gone": {func(_, key string) error { return os.Remove(key) }, "no trusted key has that name"},

@@ -60,7 +60,7 @@ func openPolicyStore(r *policyStore, last apitype.AppliedPolicy) (*policyStore, 
 	}
 	if err != nil {
 		e.Fault = bailey.Unavailable.Wrap(err, noPolicy,
-			"bailey policy check and bailey policy apply, or bailey policy apply --starter")
+			"run bailey policy check and bailey policy apply, or bailey policy apply --starter")
 		e.Engine, _ = policy.Load(policy.Config{Actions: policyfiles.Actions(r.catalog)}) // without rules it denies everything
 		r.log.Error("the policy is not used", "why", err)
 	}
@@ -106,14 +106,14 @@ func (r *policyStore) Stock(c *pack.Catalog, first func() error) error {
 	return r.now.Apply(func(now activePolicy) (activePolicy, func() error, error) {
 		e, err := r.loadApplied(now.applied, c)
 		if err != nil {
-			return now, nil, bailey.Conflict.Wrap(err, "the policy in use does not load with these packs",
-				"bailey policy apply one that does, first")
+			return now, nil, bailey.Conflict.Wrap(err, "the policy in use cannot be loaded with these packs",
+				"first apply a policy that can: bailey policy apply")
 		}
 		return activePolicy{e, now.applied, c}, first, nil
 	})
 }
 
-const noPolicy = "the policy that was applied last cannot be used, so nothing is allowed"
+const noPolicy = "the applied policy cannot be used, so nothing is allowed"
 
 // Decide implements the gate's policy. If no policy could be loaded, the denial names no rule. It omits the load error,
 // which quotes rules at length and is meant for operators.
@@ -123,7 +123,7 @@ func (r *policyStore) Decide(q bailey.Request) bailey.Decision {
 		return bailey.Decision{Reason: noPolicy, Hint: bailey.HintOf(e.Fault)}
 	}
 	if e.Other(q) {
-		return bailey.Decision{Reason: fmt.Sprintf("another manifest of %s came while this call was under way",
+		return bailey.Decision{Reason: fmt.Sprintf("the manifest of %s was changed while this call was running",
 			q.Capability), Hint: "call again"}
 	}
 	return e.Engine.Decide(q)
@@ -141,12 +141,12 @@ const keptPolicies = "policies"
 // readStored reads a policy that was applied. It returns an error if the content does not match the digest.
 func (r *policyStore) readStored(digest string) (f policyfiles.Files, err error) {
 	if len(digest) != 64 || strings.Trim(digest, "0123456789abcdef") != "" {
-		return f, bailey.Invalid.Errorf("", "%q is no digest of a policy", digest)
+		return f, bailey.Invalid.Errorf("", "%q is not a digest of a policy", digest)
 	}
 	text, err := os.ReadFile(r.home.Path(keptPolicies + "/" + digest + ".json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return f, bailey.NotFound.Errorf("the files of "+keptPolicies+" in the home are named by the digests of those there are",
-			"no policy %.12s is kept", digest)
+		return f, bailey.NotFound.Errorf("see the files of "+keptPolicies+" in the home, which are named by digests",
+			"no policy %.12s is stored", digest)
 	}
 	if err != nil {
 		return f, err
@@ -162,7 +162,7 @@ func (r *policyStore) readStored(digest string) (f policyfiles.Files, err error)
 	}
 	if f.Digest() != digest {
 		return f, bailey.Denied.Errorf("somebody changed "+keptPolicies+" in the home",
-			"the policy kept as %.12s is another one", digest)
+			"the policy stored as %.12s does not match that digest", digest)
 	}
 	return f, nil
 }
@@ -206,7 +206,7 @@ func (r *policyStore) proposePolicy(now activePolicy, asked apitype.PolicyReques
 	files := policyfiles.Files{Rules: Rules(r.bare)}
 	if p.Dir != "" {
 		if !filepath.IsAbs(p.Dir) {
-			return p, e, bailey.Invalid.New("a policy's directory is an absolute path", "")
+			return p, e, bailey.Invalid.New("the path of a policy's directory must be absolute", "")
 		}
 		if files, err = policyfiles.ReadDir(p.Dir); err != nil {
 			return p, e, err
@@ -216,8 +216,8 @@ func (r *policyStore) proposePolicy(now activePolicy, asked apitype.PolicyReques
 		return p, e, err
 	}
 	if trusted := r.signers(); p.Dir == "" && len(trusted) > 0 {
-		return p, e, bailey.Denied.New(settings.FileName+" names policySigners, and nobody can sign what is built in",
-			"bailey policy init DIR writes it into files, which can be signed")
+		return p, e, bailey.Denied.New(settings.FileName+" names policySigners, but the built-in one cannot be signed",
+			"run bailey policy init DIR to write it into files, which can be signed")
 	}
 	if p.Dir != "" {
 		if p.Signer, err = verifySigner(files.Digest(), asked.Signature, r.signers()); err != nil {
@@ -256,7 +256,7 @@ func (r *policyStore) applyPolicy(ctx context.Context, asked apitype.PolicyReque
 			return next, nil, err
 		}
 		if p.Digest != asked.Digest || now.applied.Digest != asked.Base {
-			return next, nil, bailey.Conflict.New("the policy changed meanwhile", "bailey policy apply shows it anew")
+			return next, nil, bailey.Conflict.New("the policy was changed meanwhile", "run bailey policy apply to see it again")
 		}
 		next.applied = apitype.AppliedPolicy{Policy: p.Policy, Rules: p.Rules, Tests: p.Tests, Budgets: p.Budgets,
 			At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
@@ -279,8 +279,8 @@ func (r *policyStore) applyPolicy(ctx context.Context, asked apitype.PolicyReque
 func (r *policyStore) findDigest(word string) (digest string, err error) {
 	const least = 8
 	if len(word) < least || strings.Trim(word, "0123456789abcdef") != "" {
-		return "", bailey.Invalid.Errorf("bailey policy apply and receipts print it",
-			"%q is no digest of a policy, nor the first %d characters of one", word, least)
+		return "", bailey.Invalid.Errorf("use a digest that bailey policy apply or a receipt shows",
+			"%q is not a digest of a policy, or the first %d characters of one", word, least)
 	}
 	entries, err := os.ReadDir(r.home.Path(keptPolicies))
 	if err != nil && !os.IsNotExist(err) {
@@ -316,8 +316,8 @@ func (r *policyStore) findDigest(word string) (digest string, err error) {
 	case byRules != "":
 		return byRules, nil
 	}
-	return "", bailey.NotFound.Errorf("those that were applied lie in "+r.home.Path(keptPolicies)+", named by the digests of their files",
-		"no policy %.12s is kept", word)
+	return "", bailey.NotFound.Errorf("see the applied policies in "+r.home.Path(keptPolicies)+", named by the digests of their files",
+		"no policy %.12s is stored", word)
 }
 
 // sinceOf returns the start of each budget: now, unless it already counted in the same way.
@@ -509,14 +509,14 @@ func verifySigner(digest, signature string, trusted []string) (*apitype.PolicySi
 		return nil, nil
 	}
 	if signature == "" {
-		return nil, bailey.Denied.New(settings.FileName+" names policySigners, and this policy is not signed",
-			"bailey policy text DIR | ssh-keygen -Y sign -n "+policyfiles.SignatureNamespace+
+		return nil, bailey.Denied.New(settings.FileName+" names policySigners, but this policy is not signed",
+			"run bailey policy text DIR | ssh-keygen -Y sign -n "+policyfiles.SignatureNamespace+
 				" -f KEY > FILE, then bailey policy apply DIR --signature FILE")
 	}
 	if len(trusted) == 0 {
-		return nil, bailey.Denied.New("nobody is trusted to sign a policy",
-			"name keys under policySigners in "+settings.FileName+
-				", then bailey init --apply; or apply without --signature")
+		return nil, bailey.Denied.New("no key is trusted to sign a policy",
+			"list keys under policySigners in "+settings.FileName+
+				", then run bailey init --apply; or apply without --signature")
 	}
 	by, _, err := verifySignature(policyfiles.SignedText(digest), signature, policyfiles.SignatureNamespace, trusted,
 		"the policy's signature")

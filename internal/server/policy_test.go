@@ -272,7 +272,7 @@ func TestBudgetsAtStart(t *testing.T) {
 	s.since = time.Now()
 	s.budgets.Set([]bailey.Budget{{ID: "few", Agent: true, Within: time.Hour, Calls: 3}})
 	s.holdBudgets()
-	if err := call(false); bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(err.Error(), "still read") {
+	if err := call(false); bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(err.Error(), "still being read") {
 		t.Errorf("held: %v", err)
 	}
 	s.recallBudgets(t.Context())
@@ -532,7 +532,7 @@ capabilities:
 	if d := ask(mild); d.Effect != bailey.Allow {
 		t.Fatal(d)
 	}
-	if d := ask(strong); d.Effect != bailey.Deny || !strings.Contains(d.Reason, "another manifest") {
+	if d := ask(strong); d.Effect != bailey.Deny || !strings.Contains(d.Reason, "manifest of t.put was changed") {
 		t.Errorf("%+v", d)
 	}
 }

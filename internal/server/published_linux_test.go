@@ -115,9 +115,9 @@ func TestPublishedRefusals(t *testing.T) {
 		kind  bailey.Kind
 		want  string
 	}{
-		{"history.log", nil, bailey.Invalid, "the working directory holds no .git"},
+		{"history.log", nil, bailey.Invalid, "the working directory does not contain .git"},
 		{"disk.tree", nil, bailey.Invalid, "input /dir is missing"},
-		{"machine.npm-test", nil, bailey.Unavailable, "machine.npm-test wants isolation microvm, which this gateway cannot give"},
+		{"machine.npm-test", nil, bailey.Unavailable, "machine.npm-test requires isolation microvm, which this gateway does not support"},
 		// Without a cage, the tool could write to the directory.
 		{"machine.desktop-notify", map[string]any{"note": "x"}, bailey.Denied, "this home names no workspace"},
 		{"jq.filter-file", map[string]any{"stdin": "notes"}, bailey.Invalid, "is a directory"},
@@ -140,7 +140,7 @@ func TestNotAsPromised(t *testing.T) {
 	s, dir := foreign(t), project(t)
 	os.WriteFile(filepath.Join(dir, "list.json"), []byte("[1]"), 0o644)
 	res := try(t, s, "jq.filter-file", dir, map[string]any{"stdin": "list.json"})
-	if bailey.KindOf(res.Err) != bailey.ToolFailed || !strings.Contains(res.Err.Error(), "promises: /: a list of 1 is not an object") || string(res.Stdout) != "[1]\n" {
+	if bailey.KindOf(res.Err) != bailey.ToolFailed || !strings.Contains(res.Err.Error(), "outputSchema: /: a list of 1 is not an object") || string(res.Stdout) != "[1]\n" {
 		t.Errorf("%v, %q", res.Err, res.Stdout)
 	}
 	reply := localapi.NewReply(res)

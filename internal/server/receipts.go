@@ -139,7 +139,7 @@ func (s *Server) showCheckpoint(ctx context.Context, r apitype.CheckpointRequest
 	signed := s.notary.Newest()
 	if signed == nil {
 		return apitype.CheckpointReply{}, bailey.NotFound.New("there is no checkpoint yet",
-			"bailey audit checkpoint signs one")
+			"run bailey audit checkpoint to sign one")
 	}
 	return s.checkpointReply(ctx, signed, r.Since)
 }

@@ -103,7 +103,7 @@ func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Red
 		return s, err
 	}
 	for _, words := range left {
-		log.Warn("a tool that was killed", "left", words)
+		log.Warn("a tool was killed", "left", words)
 	}
 	if err := s.openTracer(os.Getenv(localapi.TraceVariable)); err != nil {
 		return s, err
@@ -447,7 +447,7 @@ func agentDescription(m *pack.Capability) string {
 	if !m.Uncaged() {
 		return m.Description
 	}
-	return strings.TrimSpace(m.Description + "\n\nIt runs without a cage, with all that its user may do.")
+	return strings.TrimSpace(m.Description + "\n\nIt runs without a jail, with all rights of its user.")
 }
 
 // hasMissingService reports whether a call needs a broker or a daemon that is not available.

@@ -52,7 +52,7 @@ func (s *Server) noteConfiguration(ctx context.Context, kind string, c apitype.C
 	from gateway.Caller) (apitype.Configuration, error) {
 	c.Operator, c.Person = from.Operator, from.Principal.Person
 	if !filepath.IsAbs(c.File) || c.Client == "" {
-		return c, bailey.Invalid.New("a configuration names a client and a file", "")
+		return c, bailey.Invalid.New("a configuration needs a client and a file", "")
 	}
 	return c, s.scribe.recordEvent(ctx, kind, c)
 }
@@ -111,7 +111,7 @@ func profilesText(u settings.InUse) string {
 
 // noWords returns the error for a request without a required list.
 func noWords(key string) error {
-	return bailey.Invalid.New(key+" is a list of words", "")
+	return bailey.Invalid.New(key+" must be a list of words", "")
 }
 
 // useProfiles puts profiles into use.

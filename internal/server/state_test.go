@@ -511,7 +511,7 @@ func TestEventsAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := openScribe(l, r, s.log); bailey.KindOf(err) != bailey.Unavailable || bailey.HintOf(err) != "bailey audit verify" || !strings.Contains(err.Error(), kind) {
+		if _, err := openScribe(l, r, s.log); bailey.KindOf(err) != bailey.Unavailable || bailey.HintOf(err) != "run bailey audit verify" || !strings.Contains(err.Error(), kind) {
 			t.Errorf("%s: %v", kind, err)
 		}
 		l.Close()

@@ -65,7 +65,7 @@ func (s *Server) showStatus(ctx context.Context, _ localapi.None, from gateway.C
 	}
 	out.Asked = newAskedStatus(s.Queue)
 	if st, err := s.settings.State(""); err != nil || st.Changed {
-		out.Settings = settings.FileName + " is not what was applied, and the next gateway will not use it"
+		out.Settings = settings.FileName + " differs from what was applied, and the next gateway will not use it"
 	}
 	out.Calls, out.Sessions = s.live.Now()
 	out.Agents = apitype.NewAgentStatus(out.Sessions)
@@ -167,11 +167,11 @@ func (s *Server) openTracer(name string) error {
 		return nil
 	}
 	refused := func(err error) error {
-		return bailey.Invalid.Wrap(err, localapi.TraceVariable+" names "+terminal.Shown(name)+", which takes no spans",
-			"name an absolute path: a file that is missing, or regular and 0600")
+		return bailey.Invalid.Wrap(err, localapi.TraceVariable+" names "+terminal.Shown(name)+": no spans are written",
+			"use an absolute path of a file that does not exist, or is regular with mode 0600")
 	}
 	if !filepath.IsAbs(name) {
-		return refused(errors.New("it is no absolute path"))
+		return refused(errors.New("it is not an absolute path"))
 	}
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND|safefile.NoFollow|safefile.NoWait, 0o600)
 	if err != nil {
@@ -201,7 +201,7 @@ const recallPatience = time.Second
 // holdBudgets blocks every call that a budget limits until rememberBudgets is done.
 func (s *Server) holdBudgets() {
 	if s.budgets.Memory() > 0 {
-		s.budgets.Hold(bailey.Unavailable.New("what was used of the budgets is still read from the ledger",
+		s.budgets.Hold(bailey.Unavailable.New("the use of the budgets is still being read from the ledger",
 			"call again in a minute"))
 	}
 }
@@ -211,7 +211,7 @@ func (s *Server) holdBudgets() {
 func (s *Server) recallBudgets(ctx context.Context) {
 	err := s.rememberBudgets(ctx)
 	if s.budgets.Hold(err); err != nil {
-		s.Log.Error("what was used of the budgets is not known", "err", err)
+		s.Log.Error("the use of the budgets is not known", "err", err)
 	}
 }
 
@@ -225,8 +225,8 @@ func (s *Server) rememberBudgets(ctx context.Context) error {
 	for {
 		page, err := s.index.Find(ctx, f)
 		if err != nil {
-			return bailey.Unavailable.Wrap(err, "what was used of the budgets cannot be read from the ledger",
-				"bailey audit verify")
+			return bailey.Unavailable.Wrap(err, "cannot read the use of the budgets from the ledger",
+				"run bailey audit verify")
 		}
 		for _, r := range page.Records {
 			in, o := r.Intent, r.Outcome

@@ -132,7 +132,7 @@ func TestUncagedKeepsWhatNeedsNoCage(t *testing.T) {
 	begun := time.Now()
 	res = sh("trap '' TERM; set -m; sleep 300 & echo $!; (trap '' TERM; sleep 300) & echo $!; wait; sleep 300")
 	pids := strings.Fields(string(res.Stdout))
-	if bailey.KindOf(res.Err) != bailey.ToolFailed || !strings.Contains(res.Err.Error(), "time was up") || len(pids) != 2 || time.Since(begun) > 20*time.Second {
+	if bailey.KindOf(res.Err) != bailey.ToolFailed || !strings.Contains(res.Err.Error(), "timed out") || len(pids) != 2 || time.Since(begun) > 20*time.Second {
 		t.Fatalf("%v, %q after %v", res.Err, pids, time.Since(begun))
 	}
 	for _, word := range pids {
@@ -171,7 +171,7 @@ func TestUncagedIsListed(t *testing.T) {
 		if (i >= 0) != listed {
 			t.Errorf("%q: %+v", rules, tools)
 		}
-		if i >= 0 && (tools[i].Description != "look at something\n\nIt runs without a cage, with all that its user may do." || tools[i].ReadOnly) {
+		if i >= 0 && (tools[i].Description != "look at something\n\nIt runs without a jail, with all rights of its user." || tools[i].ReadOnly) {
 			t.Errorf("%+v", tools[i])
 		}
 	}

@@ -87,7 +87,7 @@ func (s Stack) Admit(id bailey.CapabilityID, pack string) error {
 	if silent {
 		return nil
 	}
-	return bailey.Blocked.Errorf("use a capability that is: bailey capabilities list; a person can put another profile to use: bailey profile use",
+	return bailey.Blocked.Errorf("use an active capability: bailey capabilities list; a person can use another profile: bailey profile use",
 		"%s is not active in the profile %s", id, s.Name())
 }
 
@@ -195,15 +195,15 @@ func ParseProfile(name string, text []byte) (p Profile, err error) {
 // capabilities, and is more likely unfinished.
 func (r reader) activeField(what, signs string, list *[]string) func(ast.Node) {
 	return func(n ast.Node) {
-		for _, item := range r.readItems(n, what+" wants a list of names") {
+		for _, item := range r.readItems(n, what+" must be a list of names") {
 			name := r.readPlainWord(item, signs)
 			if len(*list) == maxPacks || slices.Contains(*list, name) {
-				r.AddFault(item, "%s names each once, and at most %d", what, maxPacks)
+				r.AddFault(item, "%s must name each once, and at most %d", what, maxPacks)
 			}
 			*list = append(*list, name)
 		}
 		if len(*list) == 0 {
-			r.AddFault(n, "%s names at least one; leave the key out to say nothing", what)
+			r.AddFault(n, "%s must name at least one; leave the key out for no restriction", what)
 		}
 	}
 }
@@ -212,13 +212,13 @@ func (r reader) activeField(what, signs string, list *[]string) func(ast.Node) {
 func (r reader) readPlainWord(n ast.Node, signs string) string {
 	word := r.readWord(n, maxRole)
 	if strings.Trim(word, "abcdefghijklmnopqrstuvwxyz0123456789_-"+signs) != "" {
-		r.AddFault(n, "want lower case letters, digits, _ and -%s, found %q", strings.Join(strings.Split(signs, ""), " "), word)
+		r.AddFault(n, "use lower case letters, digits, _ and -%s, not %q", strings.Join(strings.Split(signs, ""), " "), word)
 	}
 	return word
 }
 
 func (r reader) readSecrets(n ast.Node) (list []SecretBind) {
-	for _, item := range r.readItems(n, "secrets wants a list of bindings") {
+	for _, item := range r.readItems(n, "secrets must be a list of bindings") {
 		var b SecretBind
 		r.readKeys(item, "part of a binding", strictyaml.Fields{
 			"for":  r.activeField("for", ".*", &b.For),
@@ -227,7 +227,7 @@ func (r reader) readSecrets(n ast.Node) (list []SecretBind) {
 		})
 		if b.Name == "" || b.From == "" || len(list) == maxBindings {
 			r.AddFault(item,
-				"a secret has name, as the manifest wants it, and from, as the broker lends it; there are at most %d", maxBindings)
+				"a secret needs name, as in the manifest, and from, the broker's name; at most %d are allowed", maxBindings)
 		}
 		list = append(list, b)
 	}
@@ -235,7 +235,7 @@ func (r reader) readSecrets(n ast.Node) (list []SecretBind) {
 }
 
 func (r reader) readFolders(n ast.Node) (list []FolderBind) {
-	for _, item := range r.readItems(n, "folders wants a list of bindings") {
+	for _, item := range r.readItems(n, "folders must be a list of bindings") {
 		var b FolderBind
 		r.readKeys(item, "part of a binding", strictyaml.Fields{
 			"for":   r.activeField("for", ".*", &b.For),
@@ -244,7 +244,7 @@ func (r reader) readFolders(n ast.Node) (list []FolderBind) {
 		})
 		switch {
 		case b.Input == "" || len(list) == maxBindings:
-			r.AddFault(item, "a folder has input, a path input's name, and path; there are at most %d", maxBindings)
+			r.AddFault(item, "a folder needs input, a path input's name, and path; at most %d are allowed", maxBindings)
 		case !filepath.IsAbs(b.Path) || filepath.Clean(b.Path) != b.Path:
 			r.AddFault(item, "the folder %q is not an absolute, clean path", b.Path)
 		}

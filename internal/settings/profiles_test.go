@@ -31,20 +31,20 @@ folders:
 		t.Errorf("an empty profile says %+v, %v", p, err)
 	}
 	for name, c := range map[string]struct{ text, want string }{
-		"unknown key":       {"pack: [git]\n", `profiles/prod.yaml:1:1: "pack" is no part of a profile`},
+		"unknown key":       {"pack: [git]\n", `profiles/prod.yaml:1:1: "pack" is not a part of a profile`},
 		"key twice":         {"packs: [git]\npacks: [git]\n", "already defined"},
-		"no pack":           {"packs: []\n", "packs names at least one"},
+		"no pack":           {"packs: []\n", "packs must name at least one"},
 		"pack twice":        {"packs: [git, git]\n", "each once"},
 		"pattern as pack":   {"packs: [\"*\"]\n", "lower case letters"},
 		"strange pattern":   {"capabilities: [\"git.[a-z]\"]\n", "lower case letters"},
 		"relative folder":   {"folders: [{input: repo, path: srv}]\n", "absolute"},
 		"unclean folder":    {"folders: [{input: repo, path: /srv/../etc}]\n", "clean"},
-		"secret half":       {"secrets: [{name: token}]\n", "name, as the manifest wants it, and from"},
+		"secret half":       {"secrets: [{name: token}]\n", "name, as in the manifest, and from"},
 		"relative place":    {"workspaces: [srv]\n", "absolute, clean path"},
 		"metadata":          {"endpoints: [{to: \"169.254.169.254:80\", private: true}]\n", "profiles/prod.yaml:1:"},
 		"two documents":     {"packs: [git]\n---\npacks: [http]\n", "2 documents"},
 		"anchors":           {"packs: &a [git]\n", "anchors"},
-		"a list":            {"- git\n", "wants keys and values"},
+		"a list":            {"- git\n", "must have keys and values"},
 		"not UTF-8":         {"description: \xff\n", "UTF-8"},
 		"environment, many": {"environment: a b\n", "lower case letters"},
 	} {

@@ -19,15 +19,15 @@ import (
 func (r reader) readRedaction(n ast.Node) redact.Config {
 	rules := redactionReader{reader: r}
 	r.readKeys(n, "part of redaction", strictyaml.Fields{
-		"patterns": rules.eachItem("patterns wants a list of patterns", rules.readPattern),
-		"allow":    rules.eachItem("allow wants a list of allowances", rules.readAllowance),
-		"without":  rules.eachItem("without wants a list of categories", rules.readWithout),
+		"patterns": rules.eachItem("patterns must be a list of patterns", rules.readPattern),
+		"allow":    rules.eachItem("allow must be a list of regexps", rules.readAllowance),
+		"without":  rules.eachItem("without must list categories", rules.readWithout),
 	})
 	if len(r.Faults) == 0 {
 		rules.compileRules()
 	}
 	if kept, err := json.Marshal(Expressions(rules.Config)); err != nil || len(kept) > maxRedaction {
-		r.AddFault(n, "the ledger would keep %d bytes of these rules, %d are allowed", len(kept), maxRedaction)
+		r.AddFault(n, "these rules need %d bytes of the ledger, but %d are allowed", len(kept), maxRedaction)
 	}
 	return rules.Config
 }
@@ -58,9 +58,9 @@ func (r *redactionReader) readPattern(n ast.Node) {
 	})
 	switch {
 	case p.Category == "" || p.Regexp == "":
-		r.AddFault(at, "a pattern wants a category and a regexp")
+		r.AddFault(at, "a pattern needs a category and a regexp")
 	case len(p.Hides) == 0:
-		r.AddFault(at, "the pattern of %s wants an example in hides that shows what it finds", p.Category)
+		r.AddFault(at, "the pattern of %s needs an example in hides that it matches", p.Category)
 	}
 	r.Patterns, r.patterns, r.leaves = append(r.Patterns, p), append(r.patterns, at), append(r.leaves, leaves)
 }
@@ -73,9 +73,9 @@ func (r *redactionReader) readAllowance(n ast.Node) {
 	})
 	switch {
 	case a.Regexp == "":
-		r.AddFault(at, "an allowance wants a regexp")
+		r.AddFault(at, "an allowance needs a regexp")
 	case len(a.Passes) == 0:
-		r.AddFault(at, "the allowance %q wants an example in passes: a whole find that it lets pass", a.Regexp)
+		r.AddFault(at, "the allowance %q needs an example in passes that it matches as a whole", a.Regexp)
 	}
 	r.Allow, r.allow = append(r.Allow, a), append(r.allow, at)
 }
@@ -85,7 +85,7 @@ func (r *redactionReader) readWithout(n ast.Node) {
 	r.textField(&c)(n)
 	switch {
 	case !slices.Contains(redact.Categories(), c):
-		r.AddFault(n, "the category %q is not built in; there is %s", c, strings.Join(redact.Categories(), ", "))
+		r.AddFault(n, "the category %q is not built in; use %s", c, strings.Join(redact.Categories(), ", "))
 	case slices.Contains(r.Without, c):
 		r.AddFault(n, "the category %q is named twice", c)
 	}
@@ -134,7 +134,7 @@ func (r *redactionReader) textField(into *string) func(ast.Node) {
 	return func(n ast.Node) {
 		s, ok := n.(*ast.StringNode)
 		if !ok || s.Value == "" {
-			r.AddFault(n, "wants a text; single quotes make one of anything")
+			r.AddFault(n, "must be text; put it in single quotes")
 			return
 		}
 		*into = s.Value
@@ -143,7 +143,7 @@ func (r *redactionReader) textField(into *string) func(ast.Node) {
 
 // textsField reads a list of strings. If at is not nil, it also returns their nodes.
 func (r *redactionReader) textsField(into *[]string, at *[]ast.Node) func(ast.Node) {
-	return r.eachItem("wants a list of texts", func(n ast.Node) {
+	return r.eachItem("must be a list of texts", func(n ast.Node) {
 		var s string
 		r.textField(&s)(n)
 		if *into = append(*into, s); at != nil {

@@ -47,7 +47,7 @@ type AgentRules struct {
 func (a *Applied) UnmarshalJSON(data []byte) error {
 	type plain Applied
 	if err := strictjson.Decode(data, (*plain)(a)); err != nil {
-		return fmt.Errorf("the settings that were applied last are of another version of bailey: %w", err)
+		return fmt.Errorf("the applied settings are of another version of bailey: %w", err)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (r reader) readNetwork(n ast.Node) (net Network) {
 		"sockets":   storeIn(&net.Sockets, r.readSockets),
 	})
 	if net.ByName && net.Upstream == "" {
-		r.AddFault(n, "byName wants upstream: it is that proxy which would resolve")
+		r.AddFault(n, "byName needs upstream, the proxy that resolves the names")
 	}
 	return net
 }
@@ -146,16 +146,16 @@ func (r reader) readUpstream(n ast.Node) string {
 			return "http://" + e.String()
 		}
 	}
-	r.AddFault(n, "upstream is http://host:port, without a user")
+	r.AddFault(n, "upstream must be http://host:port, without a user")
 	return ""
 }
 
 func (r reader) readEndpoints(n ast.Node) (list []Reach) {
-	for _, item := range r.readItems(n, "endpoints wants a list of places") {
+	for _, item := range r.readItems(n, "endpoints must be a list of places") {
 		one := r.readReach(item)
 		switch {
 		case len(list) == maxEndpoints:
-			r.AddFault(item, "over the %d endpoints allowed", maxEndpoints)
+			r.AddFault(item, "there are more than %d endpoints", maxEndpoints)
 			return list
 		case slices.ContainsFunc(list, func(o Reach) bool { return o.String() == one.String() }):
 			r.AddFault(item, "%s is named twice", one)
@@ -184,7 +184,7 @@ func (r reader) readReach(n ast.Node) (one Reach) {
 		"for":     storeIn(&one.For, r.readCallers),
 	})
 	if e.Host == "" {
-		r.AddFault(n, "an endpoint wants to, as in git.example.com:443")
+		r.AddFault(n, "an endpoint needs to, for example git.example.com:443")
 	}
 	if _, err := egress.NewAllowlist([]bailey.Endpoint{*e}); err != nil {
 		r.AddFault(n, "%s", err)
@@ -194,11 +194,11 @@ func (r reader) readReach(n ast.Node) (one Reach) {
 
 // readCallers reads capability patterns. The only wildcard allowed is *.
 func (r reader) readCallers(n ast.Node) (list []string) {
-	for _, item := range r.readItems(n, "for wants a list of capabilities") {
+	for _, item := range r.readItems(n, "for must be a list of capabilities") {
 		who := r.readWord(item, maxWord)
 		if len(list) == maxFor || slices.Contains(list, who) ||
 			strings.Trim(who, "abcdefghijklmnopqrstuvwxyz0123456789._-*") != "" {
-			r.AddFault(item, "for holds names such as http.get, git.* or %s, each once; there are at most %d", ForWrap, maxFor)
+			r.AddFault(item, "for must have names such as http.get, git.* or %s, each once, and at most %d", ForWrap, maxFor)
 		}
 		list = append(list, who)
 	}
@@ -210,7 +210,7 @@ func (r reader) boolField(what string, p *bool) func(ast.Node) {
 	return func(n ast.Node) {
 		b, ok := n.(*ast.BoolNode)
 		if !ok {
-			r.AddFault(n, "%s is true or false", what)
+			r.AddFault(n, "%s must be true or false", what)
 			return
 		}
 		*p = b.Value
@@ -227,6 +227,6 @@ func (r reader) countField(what string, most uint64, p *int) func(ast.Node) {
 				return
 			}
 		}
-		r.AddFault(n, "%s is a number from 1 to %d", what, most)
+		r.AddFault(n, "%s must be a number from 1 to %d", what, most)
 	}
 }

@@ -54,8 +54,8 @@ func (c Contents) Recorded() Contents {
 // fileFormat is the format of settings and profiles.
 var fileFormat = strictyaml.Format{
 	Limits:  strictyaml.Limits{Bytes: MaxSettings, Flow: 4, Column: 24},
-	Unknown: "%[2]q is no %[1]s; there is %[3]s", Twice: "%[2]s is already defined",
-	NotMapping: "wants keys and values", Documents: "holds %d documents, it wants one",
+	Unknown: "%[2]q is not a %[1]s; use %[3]s", Twice: "%[2]s is already defined",
+	NotMapping: "must have keys and values", Documents: "holds %d documents, it wants one",
 }
 
 // reader is a file of settings or a profile while it is read.
@@ -123,10 +123,10 @@ const maxAsking, maxClientName = 16, 96
 
 // readAsking reads the names of MCP clients, as the clients give them in initialize.
 func (r reader) readAsking(n ast.Node) (names []string) {
-	for _, item := range r.readItems(n, "asking wants a list of names of MCP clients") {
+	for _, item := range r.readItems(n, "asking must be a list of names of MCP clients") {
 		name := r.readWord(item, maxClientName)
 		if len(names) == maxAsking || slices.Contains(names, name) || strings.Contains(name, "/") {
-			r.AddFault(item, "a client's name has no '/' and is listed only once; at most %d may be listed", maxAsking)
+			r.AddFault(item, "a client's name must have no '/' and be listed once; at most %d are allowed", maxAsking)
 		}
 		names = append(names, name)
 	}
@@ -134,28 +134,28 @@ func (r reader) readAsking(n ast.Node) (names []string) {
 }
 
 // freshSettings is the text before the first workspace in a new settings file.
-const freshSettings = `# Settings of Bailey in this home. A change takes effect when you apply it, not before:
+const freshSettings = `# Settings of Bailey in this home. A change takes effect only when you apply it:
 #
 #   bailey init --apply    shows the difference and applies it
 #
-# Until then a gateway that starts refuses calls that name a path, and redacts as was applied last.
+# Until then a starting gateway refuses calls that use paths, and redacts by the settings applied last.
 
-# workspaces are the directories that calls may name paths in, one a line, absolute, without symbolic
-# links. They are read-only unless a capability and a rule say otherwise. While there is none, the
+# workspaces are the directories in which calls may use paths, one a line, absolute, without symbolic
+# links. They are read-only unless a capability and a rule allow writing. If there are none, the
 # directory a client is started in is the workspace of its session.
 workspaces:
 `
 
 func (r reader) readWorkspaces(n ast.Node) []string {
 	dirs := []string{}
-	for _, item := range r.readItems(n, "workspaces wants a list of directories") {
+	for _, item := range r.readItems(n, "workspaces must be a list of directories") {
 		n, ok := item.(*ast.StringNode)
 		switch {
 		case len(dirs) == maxWorkspaces:
-			r.AddFault(item, "over the %d workspaces allowed", maxWorkspaces)
+			r.AddFault(item, "there are more than %d workspaces", maxWorkspaces)
 			return dirs
 		case !ok:
-			r.AddFault(item, "a workspace is the path of a directory")
+			r.AddFault(item, "a workspace must be the path of a directory")
 		case !filepath.IsAbs(n.Value) || filepath.Clean(n.Value) != n.Value || !isPrintable(n.Value):
 			r.AddFault(item, "the workspace %q is not an absolute, clean path", n.Value)
 		case slices.Contains(dirs, n.Value):
@@ -175,7 +175,7 @@ func AddWorkspace(text []byte, dir string) ([]byte, error) {
 	}
 	if !isPrintable(dir) {
 		return nil, bailey.Invalid.Errorf("give the directory a plain name",
-			"the path %q holds characters that a settings file may not", dir)
+			"the path %q has characters that are not allowed in a settings file", dir)
 	}
 	if text == nil {
 		text = []byte(freshSettings)
@@ -185,8 +185,8 @@ func AddWorkspace(text []byte, dir string) ([]byte, error) {
 	want := old
 	want.Workspaces = append(slices.Clone(old.Workspaces), dir)
 	if err != nil || !reflect.DeepEqual(now, want) {
-		return nil, bailey.Conflict.New(FileName+" has a form that a workspace cannot be added to",
-			fmt.Sprintf("write the line %q below workspaces: yourself, then bailey init --apply", "  - "+dir))
+		return nil, bailey.Conflict.New(FileName+" is formatted so that a workspace cannot be added",
+			fmt.Sprintf("add the line %q below workspaces: by hand, then run bailey init --apply", "  - "+dir))
 	}
 	return []byte(added), nil
 }
@@ -245,19 +245,19 @@ const (
 // name, such as ada.
 func (r reader) readApprovers(n ast.Node) (list []Approver) {
 	var held []string
-	for _, item := range r.readItems(n, "approvers wants a list of names with key and roles") {
+	for _, item := range r.readItems(n, "approvers must be a list of names with key and roles") {
 		if len(list) == maxApprovers {
-			r.AddFault(item, "over the %d approvers allowed", maxApprovers)
+			r.AddFault(item, "there are more than %d approvers", maxApprovers)
 			break
 		}
 		a := r.readApprover(item)
 		keys, err := sshsig.ParseKeys([]byte(a.Line()))
 		if err != nil || len(keys) != 1 || keys[0].Name != a.Name {
-			r.AddFault(item, "an approver's name is a word, and its key the type and the key of a .pub file (%v)", err)
+			r.AddFault(item, "an approver's name is a word, and its key the type and key of a .pub file (%v)", err)
 			continue
 		}
 		if slices.Contains(held, keys[0].Fingerprint()) {
-			r.AddFault(item, "the key of %s is named twice: one person must not answer as two", a.Name)
+			r.AddFault(item, "the key of %s is listed twice: one person must not count as two", a.Name)
 		}
 		held = append(held, keys[0].Fingerprint())
 		list = append(list, a)
@@ -270,19 +270,19 @@ func (r reader) readApprover(n ast.Node) (a Approver) {
 		"name": r.wordField(maxSigner, &a.Name),
 		"key":  r.wordField(maxSigner, &a.Key),
 		"roles": func(n ast.Node) {
-			for _, item := range r.readItems(n, "roles wants a list of names") {
+			for _, item := range r.readItems(n, "roles must be a list of names") {
 				role := r.readWord(item, maxRole)
 				if len(a.Roles) == maxRoles || slices.Contains(a.Roles, role) ||
 					strings.Trim(role, "abcdefghijklmnopqrstuvwxyz0123456789._-") != "" {
 					r.AddFault(item,
-						"a role is lower case letters, digits, '.', '_' or '-', and stands once; there are at most %d", maxRoles)
+						"a role must be lower case letters, digits, '.', '_' or '-', and be listed once; at most %d are allowed", maxRoles)
 				}
 				a.Roles = append(a.Roles, role)
 			}
 		},
 	})
 	if a.Name == "" || a.Key == "" || strings.ContainsAny(a.Name, " \t") {
-		r.AddFault(n, "an approver has a name and a key")
+		r.AddFault(n, "an approver needs a name and a key")
 	}
 	return a
 }
@@ -291,7 +291,7 @@ func (r reader) readApprover(n ast.Node) (a Approver) {
 func (r reader) readWord(n ast.Node, most int) string {
 	s, ok := n.(*ast.StringNode)
 	if !ok || s.Value == "" || len(s.Value) > most || strings.ContainsAny(s.Value, "\r\n") {
-		r.AddFault(n, "want one line of at most %d bytes", most)
+		r.AddFault(n, "must be one line of at most %d bytes", most)
 		return ""
 	}
 	return s.Value
@@ -321,12 +321,12 @@ func (r reader) readBroker(n ast.Node) *Broker {
 		"uid": func(n ast.Node) {
 			i, ok := n.(*ast.IntegerNode)
 			if !ok {
-				r.AddFault(n, "uid is a number: that of the broker's user (id -u bailey-broker)")
+				r.AddFault(n, "uid must be a number, that of the broker's user (id -u bailey-broker)")
 				return
 			}
 			uid, err := strconv.ParseUint(i.Token.Value, 0, 31)
 			if err != nil {
-				r.AddFault(n, "%s is no uid", i.Token.Value)
+				r.AddFault(n, "%s is not a uid", i.Token.Value)
 			}
 			b.UID = int(uid)
 		},
@@ -334,9 +334,9 @@ func (r reader) readBroker(n ast.Node) *Broker {
 	})
 	switch {
 	case !filepath.IsAbs(b.Socket) || filepath.Clean(b.Socket) != b.Socket:
-		r.AddFault(n, "broker wants socket, the absolute path of its socket")
+		r.AddFault(n, "broker needs socket, the absolute path of its socket")
 	case b.UID < 0:
-		r.AddFault(n, "broker wants uid, that of the broker's user: who else listens there is not believed")
+		r.AddFault(n, "broker needs uid, that of the broker's user: no other listener is trusted")
 	}
 	return b
 }
@@ -359,7 +359,7 @@ func (r reader) readNotify(n ast.Node) (c Notify) {
 			r.readKeys(n, "part of a webhook",
 				strictyaml.Fields{"url": func(n ast.Node) { c.Webhook, c.URL = r.readWebhook(n) }})
 			if c.Webhook == "" {
-				r.AddFault(n, "a webhook has a url")
+				r.AddFault(n, "a webhook needs a url")
 			}
 		},
 	})
@@ -372,12 +372,12 @@ func (r reader) readWebhook(n ast.Node) (shown string, whole bailey.Secret) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "" || !isPrintable(text):
-		r.AddFault(n, "the url of a webhook is no url")
+		r.AddFault(n, "the url of a webhook is malformed")
 		return "", whole
 	case u.User != nil || u.Fragment != "":
-		r.AddFault(n, "the url of a webhook has neither a user nor a fragment")
+		r.AddFault(n, "the url of a webhook must have neither a user nor a fragment")
 	case u.Scheme != "https" && !(u.Scheme == "http" && isLocalhost(u.Hostname())):
-		r.AddFault(n, "the url of a webhook is https, or http of this machine (127.0.0.1, [::1], localhost)")
+		r.AddFault(n, "the url of a webhook must be https, or http of this machine (127.0.0.1, [::1], localhost)")
 	}
 	sum := sha256.Sum256([]byte(text))
 	return fmt.Sprintf("%s://%s %x", u.Scheme, u.Host, sum[:4]), bailey.NewSecret(text)
@@ -400,11 +400,11 @@ const (
 // signature is not applied.
 func (r reader) readSigners(n ast.Node) (lines []string) {
 	const form = "a signer is a name, a key's type and the key, as in: ada ssh-ed25519 AAAA…"
-	for _, item := range r.readItems(n, "policySigners wants a list of keys") {
+	for _, item := range r.readItems(n, "policySigners must be a list of keys") {
 		n, ok := item.(*ast.StringNode)
 		switch {
 		case len(lines) == maxSigners:
-			r.AddFault(item, "over the %d signers allowed", maxSigners)
+			r.AddFault(item, "there are more than %d signers", maxSigners)
 			return lines
 		case !ok || len(n.Value) > maxSigner || strings.ContainsAny(n.Value, "\r\n"):
 			r.AddFault(item, form)
@@ -415,7 +415,7 @@ func (r reader) readSigners(n ast.Node) (lines []string) {
 		case err != nil || len(keys) != 1:
 			r.AddFault(item, form+" (%v)", err)
 		case slices.Contains(lines, n.Value):
-			r.AddFault(item, "a signer is named twice")
+			r.AddFault(item, "a signer is listed twice")
 		}
 		lines = append(lines, n.Value)
 	}
@@ -429,7 +429,7 @@ func (r reader) readSockets(n ast.Node) map[string]string {
 		known[daemon] = func(n ast.Node) {
 			path := r.readWord(n, maxWord)
 			if !filepath.IsAbs(path) || filepath.Clean(path) != path {
-				r.AddFault(n, "a socket wants an absolute path without .., as in /var/run/docker.sock")
+				r.AddFault(n, "a socket must be an absolute path without .., for example /var/run/docker.sock")
 			}
 			all[daemon] = path
 		}
@@ -443,8 +443,8 @@ func (r reader) readSockets(n ast.Node) map[string]string {
 func Sheltered(n Network, workspaces []string) error {
 	for _, daemon := range slices.Sorted(maps.Keys(n.Sockets)) {
 		if path := n.Sockets[daemon]; (workspace.Bounds{Dirs: workspaces}).Hold(workspace.Canonical(path)) {
-			return bailey.Invalid.New("the socket "+path+" of "+daemon+" lies in a workspace",
-				"have the daemon listen elsewhere: an agent in the workspace would reach it")
+			return bailey.Invalid.New("the socket "+path+" of "+daemon+" is in a workspace",
+				"make the daemon listen elsewhere: an agent in the workspace could reach it")
 		}
 	}
 	return nil

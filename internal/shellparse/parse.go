@@ -55,7 +55,7 @@ func Parse(line, home string) ([]Command, error) {
 }
 
 func lineError(format string, args ...any) error {
-	return bailey.Invalid.New(fmt.Sprintf(format, args...), "write shorter, plainer lines, one after the other")
+	return bailey.Invalid.New(fmt.Sprintf(format, args...), "write shorter, simpler lines, one after the other")
 }
 
 // lineWalker walks the syntax tree in execution order.
@@ -78,13 +78,13 @@ func (r *lineWalker) parseLine(src string, depth int) error {
 	case depth > maxDepth:
 		return lineError("shells are nested deeper than %d", maxDepth)
 	case strings.ContainsFunc(src, isInvisible):
-		return lineError("the line holds characters that nobody sees")
+		return lineError("the line contains invisible characters")
 	case strings.Count(src, "(")+strings.Count(src, "{")+strings.Count(src, "`") > maxNest:
 		return lineError("the line has more than %d brackets", maxNest)
 	}
 	f, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(src), "")
 	if err != nil {
-		return lineError("the line cannot be read as a shell would: %v", err)
+		return lineError("cannot parse the line as a shell would: %v", err)
 	}
 	outer, was := r.src, r.depth
 	r.src, r.depth = src, depth
@@ -106,7 +106,7 @@ func (r *lineWalker) walkStatements(stmts []*syntax.Stmt) error {
 			return err
 		}
 		if r.changed { // If the cd fails, the next command still runs.
-			r.unsure = "where it runs is not known: write cd DIR && COMMAND"
+			r.unsure = "its working directory is unknown: write cd DIR && COMMAND"
 		}
 		r.changed = r.changed || before
 	}
@@ -122,11 +122,11 @@ func (r *lineWalker) walkStatement(s *syntax.Stmt) error {
 		return err
 	}
 	if s.Negated && r.changed { // After a negated cd, && continues if the cd failed.
-		r.unsure = "where it runs is not known: write cd DIR && COMMAND"
+		r.unsure = "its working directory is unknown: write cd DIR && COMMAND"
 	}
 	if s.Background || s.Coprocess {
 		for i := from; i < len(r.commands); i++ {
-			r.commands[i].markOpaque("it goes on in the background")
+			r.commands[i].markOpaque("it continues in the background")
 		}
 	}
 	return nil
@@ -159,7 +159,7 @@ func (r *lineWalker) walkNode(s *syntax.Stmt) error {
 		return r.walkCall(&syntax.CallExpr{}, s)
 	}
 	r.addCommand(Command{Text: r.sourceText(s), Opaque: "it is more than simple commands"})
-	r.tainted = "what stands before it may have changed what it is"
+	r.tainted = "earlier commands may have changed it"
 	return nil
 }
 
@@ -172,7 +172,7 @@ func (r *lineWalker) walkBinary(n *syntax.BinaryCmd) error {
 	switch n.Op {
 	case syntax.OrStmt:
 		if r.changed {
-			r.unsure = "where it runs is not known: write cd DIR && COMMAND"
+			r.unsure = "its working directory is unknown: write cd DIR && COMMAND"
 		}
 	case syntax.Pipe, syntax.PipeAll: // each side runs in its own subshell
 		r.dir, r.unsure, r.changed = dir, unsure, false
@@ -181,7 +181,7 @@ func (r *lineWalker) walkBinary(n *syntax.BinaryCmd) error {
 	switch n.Op {
 	case syntax.OrStmt:
 		if r.changed {
-			r.unsure = "where it runs is not known: write cd DIR && COMMAND"
+			r.unsure = "its working directory is unknown: write cd DIR && COMMAND"
 		}
 	case syntax.Pipe, syntax.PipeAll:
 		r.dir, r.unsure, r.changed = dir, unsure, false
@@ -230,7 +230,7 @@ func (r *lineWalker) walkCall(n *syntax.CallExpr, s *syntax.Stmt) error {
 	if len(n.Assigns) > 0 {
 		c.markOpaque("it sets variables")
 		if len(n.Args) == 0 {
-			r.tainted = "what stands before it may have changed what it is"
+			r.tainted = "earlier commands may have changed it"
 		}
 	}
 	if len(c.Words) == 0 {
@@ -252,7 +252,7 @@ func (r *lineWalker) changeDir(c Command) {
 	switch {
 	case c.Opaque != "" || len(to) > 1 || len(to) == 1 && (to[0] == "" || to[0][0] == '-') || len(to) == 0 &&
 		r.home == "":
-		r.unsure = "where it runs is not known"
+		r.unsure = "its working directory is unknown"
 	case len(to) == 0:
 		r.dir = r.home
 	case path.IsAbs(to[0]):

@@ -114,12 +114,12 @@ func (r *lineWalker) expandParam(p *syntax.ParamExp) (string, bool) {
 func (r *lineWalker) addRedirect(c *Command, n *syntax.Redirect) {
 	switch n.Op {
 	case syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
-		c.markOpaque("it reads text that stands in the line")
+		c.markOpaque("it reads text from the line itself")
 		return
 	}
 	v, ok := r.literalWord(n.Word)
 	if !ok || n.N != nil && strings.HasPrefix(n.N.Value, "{") {
-		c.markOpaque("where it writes or reads is not literal")
+		c.markOpaque("the target of a redirection is not literal")
 		return
 	}
 	switch n.Op {

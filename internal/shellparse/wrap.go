@@ -35,7 +35,7 @@ var wrappers = map[string]wrapper{
 	"nice":   {values: "n", long: []string{"--adjustment="}},
 	"ionice": {flags: "t", values: "cn"},
 	"nohup":  {},
-	"setsid": {flags: "cfw", why: "it goes on by itself"},
+	"setsid": {flags: "cfw", why: "it runs in the background"},
 	"stdbuf": {values: "ioe", long: []string{"--input=", "--output=", "--error="}},
 	"timeout": {flags: "v", values: "sk",
 		long: []string{"--foreground", "--preserve-status", "--verbose", "--signal=", "--kill-after="}, skip: 1},
@@ -45,7 +45,7 @@ var wrappers = map[string]wrapper{
 	"xargs": {flags: "0rtxo", values: "nPLIsdEa",
 		long: []string{"--null", "--no-run-if-empty", "--max-args=", "--max-procs=", "--replace=", "--delimiter=",
 			"--arg-file=", "--verbose"},
-		why: "operands of it come from elsewhere"},
+		why: "some of its operands come from elsewhere"},
 }
 
 // unwrapProgram looks through wrappers and adds the command that they run.
@@ -61,7 +61,7 @@ func (r *lineWalker) unwrapProgram(c Command) error {
 			return nil
 		case c.Words[0] == "cd":
 			if slices.ContainsFunc(c.Files, func(f File) bool { return !path.IsAbs(f.Path) }) {
-				c.markOpaque("its files are opened where the line was before")
+				c.markOpaque("its files are opened in the earlier working directory")
 			}
 			r.changeDir(c)
 			c.markOpaque(r.unsure)
@@ -78,7 +78,7 @@ func (r *lineWalker) unwrapProgram(c Command) error {
 		case slices.Contains(stateBuiltins, c.Words[0]) && !(c.Words[0] == "printf" && !slices.Contains(c.Words, "-v")):
 			c.markOpaque("it changes the shell")
 			r.addCommand(c)
-			r.tainted = "what stands before it may have changed what it is"
+			r.tainted = "earlier commands may have changed it"
 			return nil
 		case !ok:
 			r.addCommand(c)
@@ -171,7 +171,7 @@ func (r *lineWalker) addShell(c Command) error {
 		args = args[1:]
 		if strings.Contains(set, "c") {
 			if len(args) != 1 || c.Opaque != "" || len(c.Files) > 0 || strings.Contains(set, "l") {
-				c.markOpaque("what its script does depends on more than the script")
+				c.markOpaque("the effect of its script depends on more than the script")
 				r.addCommand(c)
 				return nil
 			}
@@ -203,7 +203,7 @@ func (r *lineWalker) addFind(c Command) error {
 		for end < len(words) && words[end] != ";" && words[end] != "+" {
 			end++
 		}
-		run := Command{Words: words[i+1 : end], Text: c.Text, Opaque: "operands of it come from elsewhere"}
+		run := Command{Words: words[i+1 : end], Text: c.Text, Opaque: "some of its operands come from elsewhere"}
 		if len(run.Words) > 0 {
 			if err := r.unwrapProgram(run); err != nil {
 				return err

@@ -30,8 +30,8 @@ const (
 // arguments of the tool (execve(2)).
 func Main() {
 	if len(os.Args) < 2 || !strings.ContainsRune(os.Args[1], '/') {
-		terminal.Say(os.Stderr, "invalid", "bailey-shim is started by the files that bailey shim install makes",
-			"call one of those: bailey shim list")
+		terminal.Say(os.Stderr, "invalid", "bailey-shim must be started by a file that bailey shim install created",
+			"use one of those: bailey shim list")
 		os.Exit(2)
 	}
 	os.Exit(runTool(os.Args[1], os.Args[2:]))
@@ -56,7 +56,7 @@ func runTool(path string, words []string) int {
 			return code
 		default:
 			terminal.Say(os.Stderr, string(bailey.Unavailable), err.Error(),
-				"bailey receipts list shows what became of an open call")
+				"bailey receipts list shows the outcome of an open call")
 			return code
 		}
 	}
@@ -78,8 +78,8 @@ func exitCode(err error) int {
 func callGateway(ctx context.Context, argv []string) (int, error) {
 	for _, w := range argv {
 		if !utf8.ValidString(w) { // JSON would replace the invalid bytes
-			return 0, bailey.Invalid.Errorf("rename what it names; capabilities take text",
-				"the word %q is not UTF-8", w)
+			return 0, bailey.Invalid.Errorf("rename the file: capabilities accept only text",
+				"the argument %q is not UTF-8", w)
 		}
 	}
 	c, err := localapi.Here(spawnGateway, func(s string) { fmt.Fprintln(os.Stderr, "bailey: "+s) })
@@ -100,7 +100,7 @@ func callGateway(ctx context.Context, argv []string) (int, error) {
 	switch {
 	case cut:
 		return 0, bailey.Denied.Errorf("narrow the call; receipt "+string(r.ReceiptID),
-			"a hook reads this output, which holds it to %d bytes, and the rest is gone", bailey.OutputCap)
+			"a hook reads this output, which limits it to %d bytes; the rest is lost", bailey.OutputCap)
 	case r.OK || own:
 		return r.Result.ExitCode, nil
 	}
@@ -117,7 +117,7 @@ func spawnGateway(h localapi.Home, ready *os.File) (*os.Process, error) {
 	}
 	program := filepath.Join(filepath.Dir(self), "bailey")
 	if _, err := os.Stat(program); err != nil {
-		return nil, bailey.Unavailable.Wrap(err, "no gateway runs, and there is no bailey beside bailey-shim to start one",
+		return nil, bailey.Unavailable.Wrap(err, "no gateway is running, and there is no bailey beside bailey-shim to start one",
 			"install both into one directory")
 	}
 	return localapi.Spawn(h, program, ready)
@@ -139,7 +139,7 @@ func readStdin(ctx context.Context, most int) ([]byte, error) {
 		return nil, context.Cause(ctx)
 	case r := <-got:
 		if len(r.text) > most {
-			return nil, bailey.Invalid.Errorf("pass less", "stdin is more than %d bytes", most)
+			return nil, bailey.Invalid.Errorf("pass less", "stdin has more than %d bytes", most)
 		}
 		return r.text, r.err
 	}

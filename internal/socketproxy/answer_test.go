@@ -96,7 +96,7 @@ func TestDaemonGone(t *testing.T) {
 	ln.Close()
 	answer := w.say(get("/_ping"))
 	w.stop()
-	if r := w.way.Report(); !strings.HasPrefix(answer, "HTTP/1.1 502 ") || !strings.Contains(answer, "nobody listens at") || r.Failed != 1 || r.Events[0].Hint == "" || len(r.Refusals()) > 0 {
+	if r := w.way.Report(); !strings.HasPrefix(answer, "HTTP/1.1 502 ") || !strings.Contains(answer, "no process listens at") || r.Failed != 1 || r.Events[0].Hint == "" || len(r.Refusals()) > 0 {
 		t.Errorf("%q, %+v", answer, r)
 	}
 }

@@ -114,7 +114,7 @@ func (w *socketProxy) Serve(ctx context.Context, listeners []net.Listener) error
 		defer ln.Close()
 	}
 	if len(listeners) != 1 {
-		return bailey.Internal.Errorf("", "%d sockets came out of a cage, and one was planned", len(listeners))
+		return bailey.Internal.Errorf("", "%d sockets came out of a jail, but one was planned", len(listeners))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
@@ -138,7 +138,7 @@ func (w *socketProxy) Serve(ctx context.Context, listeners []net.Listener) error
 		case ctx.Err() != nil:
 			return nil
 		case !retryAccept(ctx, err):
-			return fmt.Errorf("the daemon's socket in the cage takes no more connections: %w", err)
+			return fmt.Errorf("the daemon's socket in the jail accepts no more connections: %w", err)
 		default:
 			<-places
 		}

@@ -37,7 +37,7 @@ func parseHead(head []byte) (request, error) {
 	word := strings.Split(lines[0], " ")
 	switch {
 	case !ended || strings.ContainsFunc(string(head), func(r rune) bool { return r != '\r' && r != '\n' && (r < ' ' || r > '~') }):
-		return request{}, requestFault("it is not text that ends in an empty line")
+		return request{}, requestFault("it is not text that ends with an empty line")
 	case strings.Count(string(text), "\r") != len(lines)-1 || strings.Count(string(text), "\n") != len(lines)-1:
 		return request{}, requestFault("a line of it does not end in CR LF")
 	case len(word) != 3 || word[2] != "HTTP/1.1" || word[0] == "" ||
@@ -78,12 +78,12 @@ func checkFields(lines []string) error {
 			}
 		case name == "connection":
 			if v := strings.ToLower(value); v != "close" && v != "keep-alive" {
-				return requestFault("it would have its connection become something else")
+				return requestFault("it would switch the protocol of its connection")
 			}
 		}
 	}
 	if hosts != 1 || lengths > 1 {
-		return requestFault("its header has no host or two, or two lengths")
+		return requestFault("its header has no host or two hosts, or two lengths")
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (r *request) parseTarget(s string) error {
 	segments, parameters := strings.Split(path[1:], "/"), map[string]string{}
 	for _, seg := range segments {
 		if seg == "" || seg == "." || seg == ".." || !isPlainName(seg) {
-			return requestFault("its path has a segment that is empty, or dots, or holds a character that no name has")
+			return requestFault("its path has a segment that is empty, or dots, or has a character that is not allowed")
 		}
 	}
 	for _, p := range strings.Split(query, "&") {
@@ -111,7 +111,7 @@ func (r *request) parseTarget(s string) error {
 		_, twice := parameters[name]
 		if err != nil || name == "" || !isPlainName(name) || strings.ContainsAny(name, "@:+") || twice ||
 			!utf8.ValidString(value) || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c == 0x7f }) {
-			return requestFault("its query has a parameter twice, or one that cannot be read in one way only")
+			return requestFault("its query has a parameter twice, or an ambiguous one")
 		}
 		parameters[name] = value
 	}

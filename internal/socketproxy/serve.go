@@ -52,8 +52,8 @@ func (w *socketProxy) serveConn(ctx context.Context, c net.Conn) {
 	}
 	var f requestFault
 	if errors.As(err, &f) {
-		x.refuseRequest(http.StatusBadRequest, fmt.Sprintf("%s was sent what is no plain request: %s", w.api.Socket, f),
-			"speak HTTP/1.1, one request without a body for each connection")
+		x.refuseRequest(http.StatusBadRequest, fmt.Sprintf("%s was sent a malformed request: %s", w.api.Socket, f),
+			"use HTTP/1.1, one request without a body for each connection")
 	}
 }
 
@@ -62,15 +62,15 @@ func (w *socketProxy) serveConn(ctx context.Context, c net.Conn) {
 func (x *exchange) forwardOrRefuse(ctx context.Context, r request, odd error) error {
 	switch {
 	case !isAllowed(x.routes, r):
-		x.refuseRequest(http.StatusForbidden, fmt.Sprintf("%s is not asked for %s", x.api.Socket, x.asked),
+		x.refuseRequest(http.StatusForbidden, fmt.Sprintf("%s may not be asked for %s", x.api.Socket, x.asked),
 			"allowed: "+strings.Join(x.api.Allow, ", "))
 	case x.more:
-		return requestFault("something follows it")
+		return requestFault("there is more after it")
 	case odd != nil:
 		return odd
 	case !x.tally.countRequest(x.limits.Total):
 		x.refuseRequest(http.StatusServiceUnavailable,
-			fmt.Sprintf("%s was asked %d times, which is all a call may", x.api.Socket, x.limits.Total), "ask for less")
+			fmt.Sprintf("%s was asked %d times, the maximum for a call", x.api.Socket, x.limits.Total), "request less")
 	default:
 		x.forwardRequest(ctx, r)
 	}
@@ -96,7 +96,7 @@ func (x *exchange) readHead(c net.Conn) ([]byte, error) {
 			return b[:end], nil
 		}
 		if err != nil {
-			return b, requestFault("it did not come to its end")
+			return b, requestFault("it is incomplete")
 		}
 	}
 }
@@ -135,7 +135,7 @@ func (x *exchange) relayResponse(ctx context.Context, r request, e *bailey.Egres
 	}
 	defer res.Body.Close()
 	if res.StatusCode < 200 {
-		return fmt.Errorf("it would have the connection become something else, by status %d", res.StatusCode)
+		return fmt.Errorf("it would switch the protocol of the connection, by status %d", res.StatusCode)
 	}
 	bounded.N = x.limits.Bytes
 	out := &countingWriter{w: x.client, n: &e.Down}

@@ -25,7 +25,7 @@ func isTrustedUID(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid()
 
 // openSocket resolves the path once: /var/run is a link on most machines.
 func openSocket(api bailey.API) (*socket, error) {
-	hint := "start it, or say in settings.yaml where its socket is: network: {sockets: {" + api.Socket + ": /path}}"
+	hint := "start it, or set the path of its socket in settings.yaml: network: {sockets: {" + api.Socket + ": /path}}"
 	path, err := filepath.EvalSymlinks(api.Path)
 	if err != nil {
 		return nil, bailey.Unavailable.Wrapf(err, hint, "%s has no socket at %s", api.Socket, api.Path)
@@ -39,7 +39,7 @@ func openSocket(api bailey.API) (*socket, error) {
 	if err = syscall.Fstat(fd, &st); err == nil && st.Mode&syscall.S_IFMT != syscall.S_IFSOCK {
 		err = bailey.Denied.New(path+" is not a socket", hint)
 	} else if err == nil && !isTrustedUID(st.Uid) {
-		err = bailey.Denied.Errorf(hint, "the socket %s belongs to uid %d, neither to root nor to you", path, st.Uid)
+		err = bailey.Denied.Errorf(hint, "the socket %s belongs to uid %d, not to root or you", path, st.Uid)
 	}
 	if err != nil {
 		s.Close()
@@ -53,7 +53,7 @@ func (s *socket) dialTrusted(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", s.Fd()))
 	if err != nil {
-		return nil, bailey.Unavailable.Wrap(err, "nobody listens at "+s.path,
+		return nil, bailey.Unavailable.Wrap(err, "no process listens at "+s.path,
 			"start the daemon, or join the group that may use it")
 	}
 	var who *syscall.Ucred
@@ -63,8 +63,8 @@ func (s *socket) dialTrusted(ctx context.Context) (net.Conn, error) {
 	}
 	if err != nil || who == nil || !isTrustedUID(who.Uid) {
 		c.Close()
-		return nil, bailey.Denied.Wrap(err, "who listens at "+s.path+" is neither root nor you",
-			"look who made that socket")
+		return nil, bailey.Denied.Wrap(err, "the process that listens at "+s.path+" belongs neither to root nor to you",
+			"find out who created that socket")
 	}
 	return c, nil
 }

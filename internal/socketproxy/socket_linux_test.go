@@ -115,7 +115,7 @@ func TestAttackSocketOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.serve(Limits{})
-	if answer := w.say(get("/_ping")); !strings.HasPrefix(answer, "HTTP/1.1 502 ") || strings.Contains(answer, "the other") || !strings.Contains(answer, "neither root nor you") {
+	if answer := w.say(get("/_ping")); !strings.HasPrefix(answer, "HTTP/1.1 502 ") || strings.Contains(answer, "the other") || !strings.Contains(answer, "neither to root nor to you") {
 		t.Errorf("%q", answer)
 	}
 }

@@ -13,7 +13,7 @@ import (
 type socket struct{}
 
 func openSocket(api bailey.API) (*socket, error) {
-	return nil, bailey.Unavailable.New("no cage here has a socket that leads to "+api.Socket,
+	return nil, bailey.Unavailable.New("no jail here has a socket to "+api.Socket,
 		"use a host with Linux")
 }
 

@@ -54,11 +54,11 @@ func newKey(name, kind string, blob []byte) (Key, string) {
 	pub, err := ssh.ParsePublicKey(blob)
 	switch {
 	case err != nil:
-		return Key{}, "the key's base64 holds no public key"
+		return Key{}, "the key's base64 contains no public key"
 	case pub.Type() != kind:
-		return Key{}, "the line says " + kind + ", the key in it is of another type"
+		return Key{}, "the line has type " + kind + ", but the key is of another type"
 	case !bytes.Equal(pub.Marshal(), blob):
-		return Key{}, "the key is not in its one encoding"
+		return Key{}, "the key is not in canonical form"
 	}
 	switch kind {
 	case ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256:
@@ -71,10 +71,10 @@ func newKey(name, kind string, blob []byte) (Key, string) {
 	case ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256:
 		k.sk, k.app = true, skApplication(kind, blob)
 		if k.plain, err = ssh.NewPublicKey(cryptoKey(pub)); err != nil {
-			return Key{}, "the key's point is none"
+			return Key{}, "the key's point is invalid"
 		}
 	default:
-		return Key{}, "keys of type " + kind + " are not taken"
+		return Key{}, "keys of type " + kind + " are not supported"
 	}
 	return k, ""
 }
@@ -121,7 +121,7 @@ const (
 func ParseKeys(list []byte) ([]Key, error) {
 	if len(list) > maxList {
 		return nil, bailey.Invalid.Errorf("",
-			"the list of keys has %d bytes, at most %d are read", len(list), maxList)
+			"the list of keys has %d bytes, but at most %d are allowed", len(list), maxList)
 	}
 	var keys []Key
 	seen := map[string]int{}
@@ -134,10 +134,10 @@ func ParseKeys(list []byte) ([]Key, error) {
 		}
 		key, wrong := parseKey(text)
 		if first, twice := seen[string(key.blob)]; wrong == "" && twice {
-			wrong = fmt.Sprintf("the key is that of line %d", first)
+			wrong = fmt.Sprintf("the key is the same as in line %d", first)
 		}
 		if wrong == "" && len(keys) == maxKeys {
-			wrong = fmt.Sprintf("a list holds at most %d keys", maxKeys)
+			wrong = fmt.Sprintf("a list can have at most %d keys", maxKeys)
 		}
 		if wrong != "" {
 			return nil, bailey.Invalid.Errorf("write a line as NAME TYPE KEY, with the last two from the .pub file",
@@ -153,18 +153,18 @@ func ParseKeys(list []byte) ([]Key, error) {
 func parseKey(line string) (Key, string) {
 	for _, c := range []byte(line) {
 		if c < ' ' && c != '\t' || c == 0x7f {
-			return Key{}, "a control character stands in it"
+			return Key{}, "it contains a control character"
 		}
 	}
 	words := strings.FieldsFunc(line, func(c rune) bool { return c == ' ' || c == '\t' })
 	if len(words) < 3 {
-		return Key{}, "it wants a name, a type and a key"
+		return Key{}, "it needs a name, a type and a key"
 	}
 	if !isName(words[0]) {
-		return Key{}, fmt.Sprintf("%.40q is no name: letters, digits and . _ @ + - are, no pattern is", words[0])
+		return Key{}, fmt.Sprintf("%.40q is not a name: use letters, digits and . _ @ + -, without patterns", words[0])
 	}
 	if !isKind(words[1]) {
-		return Key{}, fmt.Sprintf("%.60q is none of the types %s; options are not known here", words[1],
+		return Key{}, fmt.Sprintf("%.60q is not one of the types %s; options are not supported here", words[1],
 			strings.Join(keyTypes(), ", "))
 	}
 	blob, err := base64.StdEncoding.Strict().DecodeString(words[2])

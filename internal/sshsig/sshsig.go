@@ -52,7 +52,7 @@ type Signer struct {
 // form. It is Denied if the signature is not accepted, for example because its key is not in keys.
 func Verify(message, armored []byte, namespace string, keys []Key) (Signer, error) {
 	if namespace == "" {
-		return Signer{}, bailey.Internal.New("a signature was to be verified for no namespace", "")
+		return Signer{}, bailey.Internal.New("cannot verify a signature without a namespace", "")
 	}
 	e, err := parseEnvelope(armored)
 	if err != nil {
@@ -136,19 +136,19 @@ func parseEnvelope(armored []byte) (*envelope, error) {
 		return nil, invalidError("the signature does not begin with " + magic)
 	}
 	if err := ssh.Unmarshal(raw, &e); err != nil {
-		return nil, invalidError("the signature is cut short, or has bytes behind its end")
+		return nil, invalidError("the signature is truncated, or is followed by other bytes")
 	}
 	switch {
 	case e.Version != 1:
-		return nil, invalidError(fmt.Sprintf("the signature is of version %d, only 1 is known", e.Version))
+		return nil, invalidError(fmt.Sprintf("the signature has version %d, but only 1 is supported", e.Version))
 	case !bytes.Equal(ssh.Marshal(e), raw):
-		return nil, invalidError("the signature is not in its one encoding")
+		return nil, invalidError("the signature is not in canonical form")
 	case e.Namespace == "":
 		return nil, invalidError("the signature names no namespace")
 	case e.Reserved != "":
 		return nil, invalidError("the signature's reserved field is not empty")
 	case e.Hash != "sha256" && e.Hash != "sha512":
-		return nil, invalidError(fmt.Sprintf("the signature is over hash %.40q, only sha256 and sha512 are taken",
+		return nil, invalidError(fmt.Sprintf("the signature uses hash %.40q, but only sha256 and sha512 are supported",
 			e.Hash))
 	}
 	return &e, nil
@@ -158,7 +158,7 @@ func parseEnvelope(armored []byte) (*envelope, error) {
 // the decoder skips newlines.
 func decodeArmor(armored []byte) ([]byte, error) {
 	if len(armored) > maxSignature {
-		return nil, invalidError(fmt.Sprintf("the signature has %d bytes, at most %d are read", len(armored),
+		return nil, invalidError(fmt.Sprintf("the signature has %d bytes, but at most %d are allowed", len(armored),
 			maxSignature))
 	}
 	body, ok := bytes.CutPrefix(armored, []byte(begin))
@@ -182,7 +182,7 @@ func decodeArmor(armored []byte) ([]byte, error) {
 }
 
 func invalidError(message string) error {
-	return bailey.Invalid.New(message, "give the file that ssh-keygen -Y sign wrote, as it is")
+	return bailey.Invalid.New(message, "use the unchanged file that ssh-keygen -Y sign wrote")
 }
 
 // flagPresent is the lowest bit of an authenticator's flags. It is set if a person touched the key (FIDO2, section 6.1
@@ -206,7 +206,7 @@ func (k *Key) verifySignature(data, blob []byte) (touch bool, err error) {
 	}
 	if k.plain.Verify(data, sig) != nil {
 		return false, deniedError("the signature is not that of key "+k.Fingerprint()+" over this text",
-			"sign the text again, exactly as it is")
+			"sign the text again, without any change")
 	}
 	return k.sk && a.Flags&flagPresent != 0, nil
 }
@@ -226,10 +226,10 @@ func (k *Key) parseSignature(blob []byte) (*ssh.Signature, *assertion, error) {
 		Rest   []byte `ssh:"rest"`
 	}
 	if ssh.Unmarshal(blob, &w) != nil {
-		return nil, nil, invalidError("the signature proper is cut short")
+		return nil, nil, invalidError("the inner signature is truncated")
 	}
 	if !slices.Contains(k.signatureFormats(), w.Format) {
-		return nil, nil, deniedError(fmt.Sprintf("the signature is made with %.60q, key %s signs with %v", w.Format,
+		return nil, nil, deniedError(fmt.Sprintf("the signature has type %.60q, but key %s signs with %v", w.Format,
 			k.Fingerprint(), k.signatureFormats()), "sign with ssh-keygen -Y sign")
 	}
 	var a *assertion
@@ -240,10 +240,10 @@ func (k *Key) parseSignature(blob []byte) (*ssh.Signature, *assertion, error) {
 		}
 		w.Format = k.plain.Type()
 	} else if len(w.Rest) > 0 {
-		return nil, nil, invalidError("bytes stand behind the signature proper")
+		return nil, nil, invalidError("bytes follow the inner signature")
 	}
 	if !k.isCanonical(w.Blob) {
-		return nil, nil, invalidError("the signature proper is not in its one encoding")
+		return nil, nil, invalidError("the inner signature is not in canonical form")
 	}
 	return &ssh.Signature{Format: w.Format, Blob: w.Blob}, a, nil
 }

@@ -104,8 +104,8 @@ func TestRefusals(t *testing.T) {
 		{"no lines", []byte(begin + end), bailey.Invalid, "does not end"},
 		{"huge", []byte(begin + strings.Repeat("A", maxSignature) + "\n" + end), bailey.Invalid, "at most"},
 		{"other magic", armour(append([]byte("SSHSIH"), good[6:]...)), bailey.Invalid, "SSHSIG"},
-		{"cut short", armour(good[:len(good)-1]), bailey.Invalid, "cut short"},
-		{"trailing bytes", armour(append(bytes.Clone(good), 0)), bailey.Invalid, "behind its end"},
+		{"truncated", armour(good[:len(good)-1]), bailey.Invalid, "truncated"},
+		{"trailing bytes", armour(append(bytes.Clone(good), 0)), bailey.Invalid, "followed by other bytes"},
 		{"version 0", with(func(e *envelope) { e.Version = 0 }), bailey.Invalid, "version 0"},
 		{"version 2", with(func(e *envelope) { e.Version = 2 }), bailey.Invalid, "version 2"},
 		{"another namespace", with(func(e *envelope) { e.Namespace = "file" }), bailey.Denied, `namespace "file"`},
@@ -113,8 +113,8 @@ func TestRefusals(t *testing.T) {
 		{"a reserved field", with(func(e *envelope) { e.Reserved = "x" }), bailey.Invalid, "reserved"},
 		{"SHA-1", with(func(e *envelope) { e.Hash = "sha1" }), bailey.Invalid, `"sha1"`},
 		{"SHA-384", with(func(e *envelope) { e.Hash = "sha384" }), bailey.Invalid, `"sha384"`},
-		{"bytes behind the signature", with(func(e *envelope) { e.Signature = []byte{1} }), bailey.Invalid, "behind the signature proper"},
-		{"flags of a key that has none", with(func(e *envelope) { e.Signature = []byte{1, 0, 0, 0, 1} }), bailey.Invalid, "behind the signature proper"},
+		{"bytes behind the signature", with(func(e *envelope) { e.Signature = []byte{1} }), bailey.Invalid, "follow the inner signature"},
+		{"flags of a key that has none", with(func(e *envelope) { e.Signature = []byte{1, 0, 0, 0, 1} }), bailey.Invalid, "follow the inner signature"},
 		{"another key", armour(sealed(t, other, message, same)), bailey.Denied, "not among"},
 		{"another key under a trusted one's name", armour(sealed(t, other, message, func(e *envelope) { e.Key = keys[0].blob })), bailey.Denied, "is not that of key"},
 		{"another message", armour(sealed(t, software(), []byte("texT"), same)), bailey.Denied, "is not that of key"},
@@ -166,7 +166,7 @@ func TestRSA(t *testing.T) {
 			t.Errorf("%s: %v", format, err)
 		}
 	}
-	if err := sign(ssh.KeyAlgoRSA, []byte("text"), asIs); bailey.KindOf(err) != bailey.Denied || !strings.Contains(err.Error(), `made with "ssh-rsa"`) {
+	if err := sign(ssh.KeyAlgoRSA, []byte("text"), asIs); bailey.KindOf(err) != bailey.Denied || !strings.Contains(err.Error(), `the signature has type "ssh-rsa"`) {
 		t.Errorf("SHA-1: %v", err)
 	}
 	for n, found := 0, false; !found; n++ { // one in 256 signatures begins with a zero
@@ -175,7 +175,7 @@ func TestRSA(t *testing.T) {
 				sig.Blob = sig.Blob[1:]
 			}
 		})
-		if found && (bailey.KindOf(err) != bailey.Invalid || !strings.Contains(err.Error(), "one encoding")) {
+		if found && (bailey.KindOf(err) != bailey.Invalid || !strings.Contains(err.Error(), "canonical form")) {
 			t.Errorf("a short signature: %v", err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // ErrSyntax means that the bytes are not one JSON value in UTF-8.
-var ErrSyntax = errors.New("it is no JSON")
+var ErrSyntax = errors.New("it is not JSON")
 
 // Check returns an error unless data is one JSON value without duplicate keys whose arrays and objects nest at most
 // depth deep. It is [ErrSyntax] if the data is no JSON at all.
@@ -34,7 +34,7 @@ func Check(data []byte, depth int) error {
 		case errors.Is(err, jsontext.ErrDuplicateName):
 			return duplicateError(err)
 		case err == io.EOF && values == 2 && deepest > depth:
-			return fmt.Errorf("it nests deeper than %d", depth)
+			return fmt.Errorf("it is nested deeper than %d", depth)
 		case err == io.EOF && values == 2:
 			return nil
 		case err != nil:
@@ -55,7 +55,7 @@ func duplicateError(err error) error {
 	if r := []rune(key); len(r) > maxKey {
 		key = string(r[:maxKey]) + "…"
 	}
-	return fmt.Errorf("the key %s stands twice in one object", strconv.QuoteToASCII(key))
+	return fmt.Errorf("the key %s is twice in one object", strconv.QuoteToASCII(key))
 }
 
 // Decode decodes one JSON value. A field that into does not have is refused. Numbers in fields of type any are

@@ -13,16 +13,16 @@ func nested(n int) string { return strings.Repeat(`{"a":[`, n) + strings.Repeat(
 func TestCheck(t *testing.T) {
 	for text, want := range map[string]string{
 		`{}`: "", ` [1, {"a": null, "b": {"a": -1e400}}] `: "", `"\ud800"`: "", `{"a":"a","A":"a"}`: "", nested(4): "",
-		"": "it is no JSON", "{": "it is no JSON", "{}{}": "it is no JSON: something follows", "{} 1": "it is no JSON",
-		`{"a":1,}`: "it is no JSON", "// a\n{}": "it is no JSON", "[01]": "it is no JSON", "\ufeff{}": "it is no JSON", "\"\xff\"": "it is no JSON: it is not UTF-8",
-		"\"a\nb\"":                   "it is no JSON",
-		`{"a":1,"a":2}`:              `the key "a" stands twice in one object`,
-		`[{"a":{"b":1,"\u0062":2}}]`: `the key "b" stands twice`,
-		`{"\ud800":1,"\udfff":2}`:    "stands twice",
-		nested(5):                    "it nests deeper than 8",
-		nested(20_000):               "it is no JSON",
-		strings.Repeat("[", 100):     "it is no JSON",
-		`{"` + strings.Repeat("k", 100) + `":1,"` + strings.Repeat("k", 100) + `":1}`: `the key "` + strings.Repeat("k", maxKey) + `\u2026" stands twice`,
+		"": "it is not JSON", "{": "it is not JSON", "{}{}": "it is not JSON: something follows", "{} 1": "it is not JSON",
+		`{"a":1,}`: "it is not JSON", "// a\n{}": "it is not JSON", "[01]": "it is not JSON", "\ufeff{}": "it is not JSON", "\"\xff\"": "it is not JSON: it is not UTF-8",
+		"\"a\nb\"":                   "it is not JSON",
+		`{"a":1,"a":2}`:              `the key "a" is twice in one object`,
+		`[{"a":{"b":1,"\u0062":2}}]`: `the key "b" is twice`,
+		`{"\ud800":1,"\udfff":2}`:    "is twice",
+		nested(5):                    "it is nested deeper than 8",
+		nested(20_000):               "it is not JSON",
+		strings.Repeat("[", 100):     "it is not JSON",
+		`{"` + strings.Repeat("k", 100) + `":1,"` + strings.Repeat("k", 100) + `":1}`: `the key "` + strings.Repeat("k", maxKey) + `\u2026" is twice`,
 	} {
 		err := Check([]byte(text), 8)
 		if want == "" && err == nil {

@@ -104,7 +104,7 @@ func (l Limits) lineFault(line string) string {
 
 func (l Limits) parserFault(at *token.Token, message string) *Fault {
 	if l.Opaque {
-		message = "this does not read"
+		message = "this cannot be parsed"
 	}
 	return faultAt(at, Clip(message))
 }
@@ -118,7 +118,7 @@ func (l Limits) checkTokens(tokens token.Tokens) *Fault {
 		switch t.Type {
 		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType, token.DirectiveType,
 			token.MappingKeyType:
-			return faultAt(t, "anchors, aliases, tags, merge keys, directives and complex keys are not read")
+			return faultAt(t, "anchors, aliases, tags, merge keys, directives and complex keys are not supported")
 		case token.InvalidType:
 			return l.parserFault(t, t.Error)
 		case token.SequenceStartType, token.MappingStartType:
@@ -134,7 +134,7 @@ func (l Limits) checkTokens(tokens token.Tokens) *Fault {
 			}
 		}
 		if flow > l.Flow || entry && at.Position.Column > l.Column {
-			return faultAt(at, "files of this kind are not nested so deep")
+			return faultAt(at, "files of this kind are nested too deeply")
 		}
 	}
 	return nil

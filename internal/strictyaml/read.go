@@ -74,7 +74,7 @@ func (f *File) AddFault(n ast.Node, format string, args ...any) {
 
 // AddTypeFault records that a node has the wrong type.
 func (f *File) AddTypeFault(n ast.Node, what, want string) {
-	f.AddFault(n, "%s wants %s, found %s", what, want, describeNode(n))
+	f.AddFault(n, "%s must be %s, not %s", what, want, describeNode(n))
 }
 
 func describeNode(n ast.Node) string {
@@ -233,7 +233,7 @@ func (f *File) Object(n ast.Node, what string) map[string]any {
 	for _, kv := range pairs {
 		name, ok := TextOf(kv.Key)
 		if !ok {
-			f.AddFault(kv.Key, "%q is no name: quote it", Clip(kv.Key.GetToken().Value))
+			f.AddFault(kv.Key, "%q is invalid: quote it", Clip(kv.Key.GetToken().Value))
 			continue
 		}
 		if _, twice := object[name]; twice {
@@ -270,7 +270,7 @@ func (f *File) Value(n ast.Node, what string) any {
 	}
 	v, ok := TextOf(n)
 	if !ok {
-		f.AddFault(n, "is nothing that an input can be")
+		f.AddFault(n, "is not a valid input")
 	}
 	f.checkText(n, v, f.Constant)
 	return v
@@ -281,7 +281,7 @@ func (f *File) numberFault(digits string) string {
 		return f.Number(digits)
 	}
 	if !json.Valid([]byte(digits)) {
-		return Clip(digits) + " is no number as JSON writes it"
+		return Clip(digits) + " is not a JSON number"
 	}
 	return ""
 }

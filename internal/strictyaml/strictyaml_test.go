@@ -27,12 +27,12 @@ func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"size":             {strings.Repeat("#", 1<<16+1), "a.yaml: a file of this kind has at most 65536 bytes"},
 		"UTF-8":            {"a: 1\nb: \xff\n", "a.yaml:2:1: invalid UTF-8"},
-		"brackets":         {"a: [[[[[1]]]]]", "a.yaml:1:8: files of this kind are not nested so deep"},
-		"braces":           {"a: {b: {c: {d: {e: {f: 1}}}}}", "not nested so deep"},
-		"open brackets":    {"a: " + strings.Repeat("[", 1<<15), "not nested so deep"},
-		"blocks":           {"a:\n" + strings.Repeat(" ", 17) + "b: 1\n", "a.yaml:2:18: files of this kind are not nested so deep"},
-		"dashes on a line": {"a:\n  " + strings.Repeat("- ", 1<<14) + "x", "not nested so deep"},
-		"keys on a line":   {strings.Repeat("a: ", 1<<14), "not nested so deep"},
+		"brackets":         {"a: [[[[[1]]]]]", "a.yaml:1:8: files of this kind are nested too deeply"},
+		"braces":           {"a: {b: {c: {d: {e: {f: 1}}}}}", "nested too deeply"},
+		"open brackets":    {"a: " + strings.Repeat("[", 1<<15), "nested too deeply"},
+		"blocks":           {"a:\n" + strings.Repeat(" ", 17) + "b: 1\n", "a.yaml:2:18: files of this kind are nested too deeply"},
+		"dashes on a line": {"a:\n  " + strings.Repeat("- ", 1<<14) + "x", "nested too deeply"},
+		"keys on a line":   {strings.Repeat("a: ", 1<<14), "nested too deeply"},
 		"anchor":           {"a: &b [1]\nc: *b\n", "a.yaml:1:4: anchors, aliases, tags"},
 		"merge key":        {"<<: {a: 1}", "anchors, aliases"},
 		"complex key":      {"? a\n: b\n", "anchors, aliases"},
@@ -40,9 +40,9 @@ func TestRefused(t *testing.T) {
 		"open text":        {"a: \"b", "a.yaml:1:"},
 		"documents":        {"a: 1\n---\nb: 2\n", "a.yaml: holds 2 documents"},
 		"key twice":        {"a: 1\na: 2\n", "a.yaml:2:1: a test has a twice"},
-		"key of a number":  {"1: a", "a.yaml:1:1: \"1\" is no name"},
-		"infinity":         {"a: .inf", "a.yaml:1:4: is nothing that an input can be"},
-		"hexadecimal":      {"a: 0x10", "a.yaml:1:4: 0x10 is no number as JSON writes it"},
+		"key of a number":  {"1: a", "a.yaml:1:1: \"1\" is invalid"},
+		"infinity":         {"a: .inf", "a.yaml:1:4: is not a valid input"},
+		"hexadecimal":      {"a: 0x10", "a.yaml:1:4: 0x10 is not a JSON number"},
 		"list":             {"[a]", "a.yaml:1:1: a test wants a mapping, found a list"},
 	} {
 		f, _ := read(c.text)
@@ -64,15 +64,15 @@ func TestFields(t *testing.T) {
 	for _, fault := range f.Faults {
 		all = append(all, fault.String())
 	}
-	want := `:1:7: name wants a string, found a number (quote it to make it a string)
+	want := `:1:7: name must be a string, not a number (quote it to make it a string)
 :2:1: it has no key "nmae" of list, name, on; did you mean "name"?
-:3:5: on wants true or false, found "yes"
-:4:11: list wants a string, found a number (quote it to make it a string)
+:3:5: on must be true or false, not "yes"
+:4:11: list must be a string, not a number (quote it to make it a string)
 :5:1: it has list twice`
 	if got := strings.Join(all, "\n"); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
-	if err := f.Err(); err == nil || err.Error() != "a.yaml:1:7: name wants a string, found a number (quote it to make it a string)" {
+	if err := f.Err(); err == nil || err.Error() != "a.yaml:1:7: name must be a string, not a number (quote it to make it a string)" {
 		t.Errorf("%v", err)
 	}
 	if !seen["name"] || seen["nmae"] {

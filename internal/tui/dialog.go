@@ -56,7 +56,7 @@ func (d *dialog) renderLines(i textStyler, w int) []string {
 	for _, s := range d.details {
 		out = append(out, wrapWords(escapeText(s), w)...)
 	}
-	return append(out, i.faint("y yes · n or Escape no · ←→ choose · Enter takes what is chosen"))
+	return append(out, i.faint("y yes · n or Escape no · ←→ choose · Enter selects"))
 }
 
 // prompt is a line of text that a person types, for example a reason.
@@ -100,5 +100,5 @@ func (p *prompt) renderLines(i textStyler, w int) []string {
 		out = append(out, i.bold(piece))
 	}
 	out = append(out, wrapHard("› "+escapeText(p.text)+"▏", w)...)
-	return append(out, i.faint("Enter goes on · Escape leaves it"))
+	return append(out, i.faint("Enter continues · Escape cancels"))
 }

@@ -113,18 +113,18 @@ func (m *Model) reloadScreen() tea.Cmd {
 const helpTitle = "Keys"
 
 var helpLines = strings.Split(strings.TrimSpace(`
-1 … 5, Tab     inbox, live calls, receipts, grants, the switch
+1 … 5, Tab     inbox, live calls, receipts, grants, kill switch
 ↑ ↓ PgUp PgDn  choose, or scroll (also k and j)
-Enter          opens what is chosen
+Enter          opens the selected line
 Escape, q      goes back; q on a list ends the program
-r              looks anew; starts a gateway where none runs
-!              stops everything: it asks first
+r              reloads; starts a gateway if none is running
+!              stops everything, after confirmation
 ?              this page
 
-Of a question
-g  grants it   d  denies it   t  the exact text that an answer binds
-[ ]            the older and the newer one that is alike
+On a question
+g  approves it  d  denies it  t  the exact text that an answer is bound to
+[ ]            the previous and the next similar question
 
-Every dialog begins at No. Escape is No, and so is Enter until you
-move to Yes. Keys that come within 300 ms of its opening are dropped.
+The default of every dialog is No. Escape means No, and so does Enter until you
+move to Yes. Keys within 300 ms of its opening are ignored.
 `), "\n")

@@ -188,7 +188,7 @@ func (m *Model) openDialog(d *dialog) tea.Cmd {
 
 // runAction executes an action of the person, once.
 func (m *Model) runAction(do func(context.Context) (string, error)) tea.Cmd {
-	m.setNotice("telling the gateway…")
+	m.setNotice("waiting for the gateway…")
 	return load(m, do, m.finishAction)
 }
 
@@ -236,7 +236,7 @@ func Run(ctx context.Context, c Config, in, out *os.File) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, tea.ErrProgramPanic):
-		return bailey.Internal.Wrap(err, "the screen broke", "bailey tui --plain shows the same line by line")
+		return bailey.Internal.Wrap(err, "the screen failed", "use bailey tui --plain for the same without a screen")
 	}
 	return err
 }

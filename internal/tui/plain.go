@@ -78,8 +78,8 @@ func newTyped(in io.Reader) *lineReader {
 		for range t.asked {
 			if !r.Scan() {
 				if errors.Is(r.Err(), bufio.ErrTooLong) {
-					t.err = bailey.Invalid.Errorf("say help for the commands",
-						"a line is at most %d bytes", mostTyped)
+					t.err = bailey.Invalid.Errorf("enter help for the commands",
+						"a line may have at most %d bytes", mostTyped)
 				}
 				return
 			}
@@ -114,7 +114,7 @@ func (s *plainScreen) refreshState(ctx context.Context, announce bool) {
 	if err != nil {
 		if words := escapeText(inWords(err)); words != s.fault && ctx.Err() == nil {
 			s.fault = words
-			s.printLine("no gateway answers: %s. Say wake to start one.", words)
+			s.printLine("no gateway answers: %s. Enter wake to start one.", words)
 		}
 		return
 	}
@@ -148,12 +148,12 @@ func (s *plainScreen) questionSummary(q Question) string {
 
 func (s *plainScreen) printQuestions() {
 	if len(s.now.Questions) == 0 {
-		s.printLine("No question is open.")
+		s.printLine("No questions are open.")
 	}
 	for _, g := range groupQuestions(s.now.Questions) {
 		s.printLine("Question %d: %s", s.numbers[g[0].ID], s.questionSummary(g[0]))
 		for _, q := range g[1:] {
-			s.printLine("  alike: question %d, asked %s ago", s.numbers[q.ID],
+			s.printLine("  similar: question %d, asked %s ago", s.numbers[q.ID],
 				shortDuration(s.c.currentTime().Sub(q.AskedAt)))
 		}
 	}
@@ -167,7 +167,7 @@ func (s *plainScreen) findQuestion(word string) (bailey.ApprovalID, bool) {
 	if s.numbers[bailey.ApprovalID(word)] != 0 {
 		return bailey.ApprovalID(word), true
 	}
-	s.printLine("There is no question %q. Say list.", word)
+	s.printLine("There is no question %q. Enter list.", word)
 	return "", false
 }
 
@@ -178,13 +178,13 @@ func (s *plainScreen) confirmAction(ctx context.Context, question string) bool {
 		return true
 	}
 	asked := s.c.currentTime()
-	s.printLine("%s Type yes and Enter; anything else is no.", question)
+	s.printLine("%s Type yes and Enter; anything else means no.", question)
 	said, ok := s.readInput(ctx)
 	switch {
 	case !ok:
 		return false
 	case s.c.currentTime().Sub(asked) < quiet:
-		s.printLine("That came too soon to be an answer: no.")
+		s.printLine("Ignored, because it came too early: no.")
 		return false
 	}
 	if strings.EqualFold(strings.TrimSpace(said), "yes") {
@@ -205,20 +205,20 @@ func (s *plainScreen) readInput(ctx context.Context) (string, bool) {
 	}
 }
 
-const plainHelp = `list               the questions that are open
-show N             question N, whole
-approve N          shows question N, asks, and grants it
-deny N REASON      refuses question N; the agent is told the reason
-live               the calls that are under way
+const plainHelp = `list               open questions
+show N             question N in full
+approve N          shows question N, asks for confirmation, and approves it
+deny N REASON      denies question N; the agent is told the reason
+live               running calls
 receipts WORDS     receipts, newest first: a capability, a status, agent=NAME, since=7d
-more               those before them
-receipt ID         one receipt, whole
+more               older receipts
+receipt ID         one receipt in full
 verify             verifies the ledger
-grants             the grants that stand
-revoke ID          takes one back
+grants             active grants
+revoke ID          revokes a grant
 stop REASON        stops everything
-resume             carries calls again
-wake               starts a gateway where none runs
+resume             allows calls again
+wake               starts a gateway if none is running
 quit               ends this program`
 
 // runCommand executes one command, and reports whether it was the last.
@@ -250,9 +250,9 @@ func (s *plainScreen) runCommand(ctx context.Context, line string) (quit bool) {
 		s.printSection("Receipt "+escapeText(rest)+":", lines, err)
 	case "verify":
 		v, err := s.c.Look.Verify(ctx)
-		title := "The ledger holds."
+		title := "The ledger is valid."
 		if !v.OK {
-			title = "THE LEDGER DOES NOT HOLD."
+			title = "THE LEDGER IS INVALID."
 		}
 		s.printSection(title, v.Lines, err)
 	case "grants":
@@ -266,13 +266,13 @@ func (s *plainScreen) runCommand(ctx context.Context, line string) (quit bool) {
 			s.printOutcome(s.c.Hand.Kill(ctx, escapeText(rest)))
 		}
 	case "resume":
-		if s.confirmAction(ctx, "Carry calls again?") {
+		if s.confirmAction(ctx, "Allow calls again?") {
 			s.printOutcome(s.c.Hand.Resume(ctx))
 		}
 	case "wake":
 		s.printOutcome("", s.c.Hand.Wake(ctx))
 	default:
-		s.printLine("There is no command %q. Say help.", word)
+		s.printLine("There is no command %q. Enter help.", word)
 	}
 	return false
 }
@@ -295,7 +295,7 @@ func (s *plainScreen) answerQuestion(ctx context.Context, verb, rest string) {
 		}
 		return
 	}
-	s.printLine("Question %d, whole:", s.numbers[id])
+	s.printLine("Question %d in full:", s.numbers[id])
 	label := ""
 	for _, f := range q.allFields(s.c.currentTime()) {
 		if f.label != "" {
@@ -323,7 +323,7 @@ func (s *plainScreen) grantQuestion(ctx context.Context, q Question) {
 // printOutcome reports the result of an action.
 func (s *plainScreen) printOutcome(words string, err error) {
 	if err != nil {
-		s.printEscaped("It was not done: %s", inWords(err))
+		s.printEscaped("Nothing was changed: %s", inWords(err))
 	} else {
 		s.printEscaped("%s", cmp.Or(words, "Done."))
 	}
@@ -342,17 +342,17 @@ func (s *plainScreen) printSection(title string, lines []string, err error) {
 
 func (s *plainScreen) printLiveCalls() {
 	if len(s.now.Calls) == 0 {
-		s.printLine("No call is under way.")
+		s.printLine("No calls are running.")
 	}
 	for _, c := range s.now.Calls {
 		s.printEscaped("%s by %s over %s, for %s, receipt %s", c.Capability, c.Agent, c.Door,
 			shortDuration(s.c.currentTime().Sub(c.Since)), c.Receipt)
 	}
 	for _, a := range s.now.Walls {
-		s.printEscaped("%s inside the wall of %s, for %s", a.Agent, a.Project, shortDuration(s.c.currentTime().Sub(a.Since)))
+		s.printEscaped("%s in the agent jail of %s, for %s", a.Agent, a.Project, shortDuration(s.c.currentTime().Sub(a.Since)))
 	}
 	for _, r := range s.now.Refused {
-		s.printEscaped("%s was refused inside the wall: %s %s", r.Agent, r.Reason, r.Hint)
+		s.printEscaped("refused in the agent jail of %s: %s %s", r.Agent, r.Reason, r.Hint)
 	}
 }
 
@@ -364,13 +364,13 @@ func (s *plainScreen) printReceipts(ctx context.Context, words string, before ui
 	}
 	s.words, s.more = words, page.Next
 	if len(page.Rows) == 0 {
-		s.printLine("No such receipts.")
+		s.printLine("No matching receipts.")
 	}
 	for _, r := range page.Rows {
 		s.printEscaped("%s %s %s: %s %s", r.Started.UTC().Format(time.DateTime), r.ID, r.Capability, r.Status, r.Why)
 	}
 	if page.Next > 0 {
-		s.printLine("There are more: say more.")
+		s.printLine("There are more: enter more.")
 	}
 }
 
@@ -381,7 +381,7 @@ func (s *plainScreen) printGrants(ctx context.Context) {
 		return
 	}
 	if len(list) == 0 {
-		s.printLine("No grant stands.")
+		s.printLine("No grants are active.")
 	}
 	for _, g := range list {
 		s.printEscaped("%s: %s to %s until %s, %s", g.ID, g.Capability, g.Agent, g.Until.UTC().Format(time.RFC3339),

@@ -91,7 +91,7 @@ func TestPlainAnswers(t *testing.T) {
 // TestPlainTooSoon checks that a line that was typed before the question is not an answer.
 func TestPlainTooSoon(t *testing.T) {
 	r := listen(t, func(c *Config) { c.Clock = func() time.Time { return noon } }, push("a-1", "main", noon))
-	if heard := r.say(t, "approve 1", "yes"); len(r.done) != 0 || !strings.Contains(heard, "too soon") {
+	if heard := r.say(t, "approve 1", "yes"); len(r.done) != 0 || !strings.Contains(heard, "too early") {
 		t.Errorf("%q:\n%s", r.done, heard)
 	}
 }
@@ -101,8 +101,8 @@ func TestPlainActs(t *testing.T) {
 	r := listen(t, nil, push("a-1", "main", noon), push("a-2", "main", noon.Add(time.Second)))
 	heard := r.say(t, "list", "show a-2", "deny 1 not today", "yes", "live", "receipts git.push", "more", "receipt r-1", "verify", "grants", "revoke g-1", "yes",
 		"stop too much", "yes", "resume", "yes", "wake", "help", "nonsense", "show 9", "receipts bad=1", "quit")
-	for _, want := range []string{"Question 2: git.push by claude", "alike: question 1", "digest: " + sum("a-2"), "done: deny a-1 not today", "make.run by claude over mcp", "git.commit: ok", "say more", "Receipt r-1:",
-		"The ledger holds.", "g-06h06k2a0d3w6y8p1r5t7v9x0b: git.commit to claude", "done: revoke g-1", "stopped: 1 call ended", "done: resume", "Done.", "approve N ", `no command "nonsense"`, `no question "9"`, "It was not done: no search knows bad; say another"} {
+	for _, want := range []string{"Question 2: git.push by claude", "similar: question 1", "digest: " + sum("a-2"), "done: deny a-1 not today", "make.run by claude over mcp", "git.commit: ok", "enter more", "Receipt r-1:",
+		"The ledger is valid.", "g-06h06k2a0d3w6y8p1r5t7v9x0b: git.commit to claude", "done: revoke g-1", "stopped: 1 call ended", "done: resume", "Done.", "approve N ", `no command "nonsense"`, `no question "9"`, "Nothing was changed: unknown search term bad; say another"} {
 		if !strings.Contains(heard, want) {
 			t.Errorf("%q is missing", want)
 		}

@@ -34,11 +34,11 @@ func (s *questionScreen) keyHelp() string {
 	case s.gone:
 		return "Escape goes back"
 	case !s.q.RunBy.IsZero():
-		return "d takes the grant back · t exact text · ↑↓ scroll · Esc back"
+		return "d takes the approval back · t exact text · ↑↓ scroll · Esc back"
 	case s.exact:
-		return "g grant · d deny · t in words · ↑↓ scroll · Esc back"
+		return "g approve · d deny · t in words · ↑↓ scroll · Esc back"
 	}
-	return "g grant · d deny · t exact text · [ ] alike · ↑↓ scroll · Esc back"
+	return "g approve · d deny · t exact text · [ ] similar · ↑↓ scroll · Esc back"
 }
 
 // updateFrom updates the question from a list.
@@ -59,7 +59,7 @@ func (s *questionScreen) handleKey(m *Model, key, _ string) tea.Cmd {
 	case key == "g" && s.canAnswer() && s.q.RunBy.IsZero():
 		m.openDialog(s.grantDialog(m))
 	case key == "d" && s.canAnswer():
-		m.prompt = &prompt{title: "Why not? The agent is told.", most: mostReason, do: func(reason string) tea.Cmd { return m.openDialog(s.denyDialog(m, reason)) }}
+		m.prompt = &prompt{title: "Reason for the denial? The agent is told.", most: mostReason, do: func(reason string) tea.Cmd { return m.openDialog(s.denyDialog(m, reason)) }}
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (s *questionScreen) changeLines(m *Model, w int) []string {
 	out := []string{"", m.ink.bold("Since the last question about it, " + string(s.last.ID) + ":")}
 	changed := diffLines(s.last.comparableLines(), s.q.comparableLines())
 	if len(changed) == 0 {
-		return append(out, "  nothing but the time, or the session, is different", "")
+		return append(out, "  only the time or the session has changed", "")
 	}
 	for _, line := range changed {
 		paint := m.ink.successText
@@ -164,12 +164,12 @@ func (s *questionScreen) grantDialog(m *Model) *dialog {
 	case m.c.Sign != nil:
 		how = "You sign with " + m.c.Key + ": ssh-keygen asks for what it needs."
 	case !bailey.Local.Meets(want.Level):
-		how = "Your answer is not signed, and less than it wants: bailey tui --key FILE signs."
+		how = "Your answer is not signed, which is not sufficient: sign with bailey tui --key FILE."
 	}
 	d := &dialog{title: "Grant " + string(s.q.Call) + " to " + s.q.Agent + "?",
 		details: []string{how, "It wants " + requirementText(want) + "."}}
 	if unseen := s.unseenLineCount(); unseen > 0 {
-		d.details = append([]string{fmt.Sprintf("You have not seen all of it: %d lines are further down.", unseen)},
+		d.details = append([]string{fmt.Sprintf("You have not seen all of it: %d more lines follow.", unseen)},
 			d.details...)
 	}
 	d.do = func() tea.Cmd {

@@ -63,7 +63,7 @@ func (s *inboxScreen) rememberSelection() {
 	}
 }
 
-func (s *inboxScreen) keyHelp() string { return "↑↓ choose · Enter shows it whole" }
+func (s *inboxScreen) keyHelp() string { return "↑↓ choose · Enter shows all" }
 
 func (s *inboxScreen) handleKey(m *Model, key, _ string) tea.Cmd {
 	switch {
@@ -120,12 +120,12 @@ func (q Question) statusText(now time.Time) string {
 	words := "asked " + shortDuration(now.Sub(q.AskedAt)) + " ago · " + shortDuration(q.Expires.Sub(now)) + " left"
 	switch {
 	case !q.RunBy.IsZero():
-		words = "granted, runs when its call comes again · " + shortDuration(q.RunBy.Sub(now)) + " left"
+		words = "approved, runs when its call is repeated · " + shortDuration(q.RunBy.Sub(now)) + " left"
 	case !q.Waits:
 		words += " · parked"
 	}
 	if n := len(q.Answers); n > 0 {
-		words += fmt.Sprintf(" · %d of %d granted", n, bailey.Combine(q.Rules).Count)
+		words += fmt.Sprintf(" · %d of %d approved", n, bailey.Combine(q.Rules).Count)
 	}
 	return words + " · " + string(q.ID)
 }
@@ -143,7 +143,7 @@ func (s *liveScreen) handleKey(_ *Model, key, _ string) tea.Cmd {
 func (s *liveScreen) renderLines(m *Model, w, h int) []string {
 	var lines []string
 	if len(m.now.Calls) == 0 {
-		lines = append(lines, "", "No call is under way.")
+		lines = append(lines, "", "No calls are running.")
 	}
 	for _, c := range m.now.Calls {
 		head := m.ink.bold(escapeText(string(c.Capability))) + "  by " + escapeText(c.Agent) + "  for " +
@@ -161,11 +161,11 @@ func (s *liveScreen) renderLines(m *Model, w, h int) []string {
 func (m *Model) jailLines(w int) (lines []string) {
 	for _, a := range m.now.Walls {
 		lines = append(lines, "",
-			truncateLine("  "+m.ink.bold(escapeText(a.Agent))+" inside the wall of "+escapeText(a.Project)+"  for "+
+			truncateLine("  "+m.ink.bold(escapeText(a.Agent))+" in the agent jail of "+escapeText(a.Project)+"  for "+
 				shortDuration(m.c.currentTime().Sub(a.Since)), w))
 	}
 	if len(m.now.Refused) > 0 {
-		lines = append(lines, "", "Refused inside the wall, the newest first:")
+		lines = append(lines, "", "Refused in the agent jail, newest first:")
 	}
 	for _, r := range slices.Backward(m.now.Refused) {
 		lines = append(lines, truncateLine("  "+r.At.Local().Format(time.TimeOnly)+"  "+m.ink.bold(escapeText(r.Agent))+"  "+escapeText(r.Reason), w))
@@ -200,7 +200,7 @@ func (s *receiptsScreen) loadPage(m *Model, words string, before []uint64) tea.C
 }
 
 func (s *receiptsScreen) keyHelp() string {
-	return "Enter shows it whole · / search · n older · p newer · v verify the ledger · r again"
+	return "Enter shows all · / search · n older · p newer · v verify the ledger · r reload"
 }
 
 func (s *receiptsScreen) handleKey(m *Model, key, _ string) tea.Cmd {
@@ -216,9 +216,9 @@ func (s *receiptsScreen) handleKey(m *Model, key, _ string) tea.Cmd {
 	case key == "v":
 		m.setNotice("reading the ledger…")
 		return load(m, m.c.Look.Verify, func(v Verdict, err error) tea.Cmd {
-			title := "The ledger holds"
+			title := "The ledger is valid"
 			if !v.OK {
-				title = "THE LEDGER DOES NOT HOLD"
+				title = "THE LEDGER IS INVALID"
 			}
 			return m.pushScreen(&textScreen{title: title, body: v.Lines, bad: !v.OK}, err)
 		})
@@ -243,7 +243,7 @@ func (s *receiptsScreen) renderLines(m *Model, w, h int) []string {
 	case !s.loaded:
 		return append(out, "looking…")
 	case len(s.page.Rows) == 0:
-		return append(out, "", "No such receipts.")
+		return append(out, "", "No matching receipts.")
 	}
 	out = append(out, renderRows(&s.cursor, s.page.Rows, h-len(out)-1, func(r Receipt, on bool) []string {
 		return []string{r.rowText(m.ink, on, w)}
@@ -326,7 +326,7 @@ func (s *grantsScreen) setGrants(list []Grant, err error) tea.Cmd {
 	return nil
 }
 
-func (s *grantsScreen) keyHelp() string { return "↑↓ choose · x revokes it · r again" }
+func (s *grantsScreen) keyHelp() string { return "↑↓ choose · x revokes it · r reload" }
 
 func (s *grantsScreen) handleKey(m *Model, key, _ string) tea.Cmd {
 	switch {
@@ -334,7 +334,7 @@ func (s *grantsScreen) handleKey(m *Model, key, _ string) tea.Cmd {
 	case key == "x" && len(s.list) > 0:
 		g := s.list[s.cursor.at]
 		m.openDialog(&dialog{title: "Revoke the grant of " + string(g.Capability) + " to " + g.Agent + "?",
-			details: []string{string(g.ID) + ": calls that it let through are asked about again."},
+			details: []string{string(g.ID) + ": calls that it allowed need an approval again."},
 			do: func() tea.Cmd {
 				return m.runAction(func(ctx context.Context) (string, error) { return m.c.Hand.Revoke(ctx, g.ID) })
 			}})
@@ -349,7 +349,7 @@ func (s *grantsScreen) renderLines(m *Model, w, h int) []string {
 	case !s.loaded:
 		return []string{"looking…"}
 	case len(s.list) == 0:
-		return []string{"", "No grant stands."}
+		return []string{"", "No grants are active."}
 	}
 	return renderRows(&s.cursor, s.list, h/2, func(g Grant, on bool) []string { return g.rowLines(m, on, w) })
 }
@@ -367,21 +367,21 @@ func (g Grant) termsText() string {
 // stopScreen is the switch that stops everything.
 type stopScreen struct{}
 
-func (s *stopScreen) keyHelp() string { return "s stop everything · u carry calls again" }
+func (s *stopScreen) keyHelp() string { return "s stop everything · u allow calls again" }
 
 func (s *stopScreen) handleKey(m *Model, key, _ string) tea.Cmd {
 	switch {
 	case key == "s" && m.now.Killed == "":
 		m.askStop()
 	case key == "u" && m.now.Killed != "":
-		m.openDialog(&dialog{title: "Carry calls again?", details: []string{m.now.Killed}, do: func() tea.Cmd { return m.runAction(m.c.Hand.Resume) }})
+		m.openDialog(&dialog{title: "Allow calls again?", details: []string{m.now.Killed}, do: func() tea.Cmd { return m.runAction(m.c.Hand.Resume) }})
 	}
 	return nil
 }
 
 // askStop asks for a reason and a confirmation. One key starts it from every screen.
 func (m *Model) askStop() {
-	m.prompt = &prompt{title: "Stop everything: why? Agents are told.", most: mostReason,
+	m.prompt = &prompt{title: "Stop everything: for which reason? Agents are told.", most: mostReason,
 		do: func(reason string) tea.Cmd {
 			d := &dialog{title: "Stop everything now?",
 				details: []string{"Every call ends, and every later one is refused until an operator resumes."}}
@@ -398,8 +398,8 @@ func (s *stopScreen) renderLines(m *Model, w, _ int) []string {
 		for _, piece := range wrapWords(escapeText(m.now.Killed), w) {
 			out = append(out, m.ink.errorText(piece))
 		}
-		return append(out, "", "u carries calls again: that asks first.")
+		return append(out, "", "u allows calls again, after confirmation.")
 	}
-	return append([]string{"", "Calls are carried."},
+	return append([]string{"", "Calls are allowed."},
 		wrapWords("s stops everything: every call ends at once, every later one is refused. It asks first.", w)...)
 }

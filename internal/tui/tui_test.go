@@ -80,7 +80,7 @@ func (w *world) Before(_ context.Context, q Question) (*Question, error) {
 
 func (w *world) Receipts(_ context.Context, words string, before uint64) (Receipts, error) {
 	if strings.Contains(words, "bad=") {
-		return Receipts{}, &bailey.Error{Kind: bailey.Invalid, Message: "no search knows bad", Hint: "say another"}
+		return Receipts{}, &bailey.Error{Kind: bailey.Invalid, Message: "unknown search term bad", Hint: "say another"}
 	}
 	page := Receipts{Next: before + 3}
 	for n, r := range []Receipt{
@@ -98,7 +98,7 @@ func (w *world) Receipt(_ context.Context, id bailey.ReceiptID) ([]string, error
 }
 
 func (w *world) Verify(context.Context) (Verdict, error) {
-	return Verdict{OK: true, Lines: []string{"ok: 412 entries, 96 calls (1 open)", "not proved: no witness was named: whoever has the log's key can sign other entries in the place of these"}}, nil
+	return Verdict{OK: true, Lines: []string{"ok: 412 entries, 96 calls (1 open)", "not proved: no witness was named: anyone with the log's key can sign other entries in place of these"}}, nil
 }
 
 func (w *world) Grants(context.Context) ([]Grant, error) {
@@ -120,7 +120,7 @@ func (w *world) Revoke(_ context.Context, id bailey.GrantID) (string, error) {
 }
 
 func (w *world) Kill(_ context.Context, reason string) (string, error) {
-	w.killed = "everything is stopped since 2026-11-03T12:00:00Z by ada: " + reason + "; bailey resume carries calls again"
+	w.killed = "everything is stopped since 2026-11-03T12:00:00Z by ada: " + reason + "; run bailey resume to allow calls again"
 	_, err := w.did("kill " + reason)
 	return "stopped: 1 call ended", err
 }
@@ -343,9 +343,9 @@ func TestSigned(t *testing.T) {
 		}
 	}
 	s := sit(t, signs, push("a-1", "main", noon))
-	fail = &bailey.Error{Kind: bailey.Unavailable, Message: "ssh-keygen did not sign", Hint: "see what it says"}
+	fail = &bailey.Error{Kind: bailey.Unavailable, Message: "ssh-keygen could not sign", Hint: "see what it says"}
 	s.keys("enter", "g", "y")
-	if s.want(t); !strings.Contains(s.view(), "ssh-keygen did not sign; see what it says") {
+	if s.want(t); !strings.Contains(s.view(), "ssh-keygen could not sign; see what it says") {
 		t.Error(s.view())
 	}
 	fail = nil
@@ -406,7 +406,7 @@ func TestSinceTheLast(t *testing.T) {
 	s.questions = []Question{push("a-3", "main", noon.Add(time.Minute))}
 	s.tick()
 	s.keys("enter")
-	want("Since the last question about it, a-2:", "nothing but the time")
+	want("Since the last question about it, a-2:", "only the time")
 	s.keys("esc")
 	other := push("a-4", "main", noon.Add(2*time.Minute))
 	other.Agent = "codex"
@@ -427,7 +427,7 @@ func TestGranted(t *testing.T) {
 	q := push("a-1", "main", noon)
 	q.Waits, q.RunBy = false, noon.Add(5*time.Minute)
 	s := sit(t, nil, q)
-	if !strings.Contains(s.view(), "granted, runs when its call comes again") {
+	if !strings.Contains(s.view(), "approved, runs when its call is repeated") {
 		t.Error(s.view())
 	}
 	s.keys("enter", "g", "y", "right", "enter")
@@ -449,9 +449,9 @@ func TestReceipts(t *testing.T) {
 	see("11:57:00", "n")
 	see("12:00:00", "p")
 	see("Receipt r-06h06hbx3tngz3vfz8mqcwek1w", "down", "enter")
-	see("The ledger holds", "esc", "v")
+	see("The ledger is valid", "esc", "v")
 	see("search: git", "esc", "/", "g", "i", "t", "enter")
-	see("no search knows bad; say another", "/", "ctrl+u", "b", "a", "d", "=", "enter")
+	see("unknown search term bad; say another", "/", "ctrl+u", "b", "a", "d", "=", "enter")
 	if s.keys("q"); !s.quit {
 		t.Error("q does not leave")
 	}

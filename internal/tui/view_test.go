@@ -147,7 +147,7 @@ func TestFieldsAreAll(t *testing.T) {
 		all.WriteString(f.label + ": " + f.text + "\n")
 	}
 	for _, want := range []string{"git.push", "claude, for ada, as dev", "irreversible", "git push origin main", "main-asks: what is pushed to main is released", q.Rules[0].Digest, "push.cedar:3",
-		"2 answers, of as many people, each by somebody with release, at least signed-software, within 10m", "bob has granted it (signed-touch)", "NOT BOUND", "in 10m (2026-11-03T12:10:00Z)",
+		"2 answers by different people, each with release, at least signed-software, within 10m", "bob has approved it (signed-touch)", "NOT BOUND", "in 10m (2026-11-03T12:10:00Z)",
 		"git log --oneline", "│ 4c1f9d2 parser: refuse a second key", "argument 3: main", `branch = "main"`, "notes: 812 bytes", "/home/ada/project", "local",
 		"forge as GIT_TOKEN, from file: push to project, for 15m", "/usr/bin/git " + q.BinaryDigest, "full " + q.Plan.Text, "HOME PATH", q.Manifest, "s-06h06hbx3v2xvyrd80h82fz0rc", "2026-11-03T12:00:00Z", "r-06h06hbx3tngz3vfz8mqcwek7w",
 		q.Nonce, "a-1", q.Digest} {
@@ -199,7 +199,7 @@ func TestRefusedInside(t *testing.T) {
 	s.m.now.Walls = []Wall{{Agent: "claude", Project: "/src", Since: noon}}
 	s.m.now.Refused = []Refusal{{Agent: "claude", Reason: "an older one", At: noon}, {Agent: "claude", Reason: "egress to a.example:443 is not allowed", Hint: "--egress a.example:443", At: noon}}
 	screen := ansi.Strip(s.view())
-	for _, want := range []string{"No call is under way.", "claude inside the wall of /src", "egress to a.example:443 is not allowed", "    --egress a.example:443"} {
+	for _, want := range []string{"No calls are running.", "claude in the agent jail of /src", "egress to a.example:443 is not allowed", "    --egress a.example:443"} {
 		if !strings.Contains(screen, want) {
 			t.Errorf("%q is not to be seen:\n%s", want, screen)
 		}

@@ -42,10 +42,10 @@ func (q Question) decisionFields(now time.Time) []field {
 	out = append(out, ruleFields(q.Rules)...)
 	out = append(out, field{label: "wants", text: requirementText(bailey.Combine(q.Rules)), ours: true})
 	for _, a := range q.Answers {
-		out = append(out, field{label: "answered", text: fmt.Sprintf("%s has granted it (%s)", a.Name, a.Level), fleeting: true})
+		out = append(out, field{label: "answered", text: fmt.Sprintf("%s has approved it (%s)", a.Name, a.Level), fleeting: true})
 	}
 	if q.Contents == bailey.NotBound {
-		out = append(out, field{label: "NOT BOUND", text: "what lies in the files and directories that it names: that may change until it runs", tone: warning, ours: true})
+		out = append(out, field{label: "NOT BOUND", text: "the contents of the files and directories that it names: they may change until it runs", tone: warning, ours: true})
 	}
 	out = append(out, field{label: "expires", text: q.expiryText(now), fleeting: true},
 		field{label: "caller", text: q.callerText(), fleeting: true, ours: true})
@@ -83,7 +83,7 @@ func principalText(p bailey.Principal) string {
 
 func tonedImpact(impact string) tone {
 	if strings.Contains(impact, "irreversible") || strings.Contains(impact, "destructive") ||
-		strings.Contains(impact, "without a cage") {
+		strings.Contains(impact, "without a jail") {
 		return warning
 	}
 	return plain
@@ -106,7 +106,7 @@ func ruleFields(list []bailey.Rule) (out []field) {
 	for _, r := range list {
 		reason := r.Reason
 		if reason == "" {
-			reason = "(it gives no reason)"
+			reason = "(no reason given)"
 		}
 		out = append(out, field{label: "asked by", text: string(r.ID) + ": " + reason, tone: strong})
 		terms := "rule " + r.Digest
@@ -122,10 +122,10 @@ func ruleFields(list []bailey.Rule) (out []field) {
 func requirementText(w bailey.Wanted) string {
 	words := "1 answer"
 	if w.Count > 1 {
-		words = fmt.Sprintf("%d answers, of as many people", w.Count)
+		words = fmt.Sprintf("%d answers by different people", w.Count)
 	}
 	if len(w.Roles) > 0 {
-		words += ", each by somebody with " + strings.Join(w.Roles, ", ")
+		words += ", each with " + strings.Join(w.Roles, ", ")
 	}
 	if w.Level != "" {
 		words += ", at least " + string(w.Level)
@@ -147,16 +147,16 @@ func (q Question) expiryText(now time.Time) string {
 func (q Question) callerText() string {
 	switch {
 	case !q.RunBy.IsZero():
-		return "granted: it runs when the same call comes again, and a denial takes that back"
+		return "approved: it runs when the same call is repeated, and a denial takes the approval back"
 	case q.Waits:
 		return "waits for the answer"
 	}
-	return "does not wait: what is granted runs when the same call is made again"
+	return "does not wait: after the approval it runs when the same call is repeated"
 }
 
 func sessionText(id bailey.SessionID) string {
 	if id == "" {
-		return "none: any such call of the same agent and person takes the answer up"
+		return "none: any equal call of the same agent and person uses the answer"
 	}
 	return string(id)
 }
@@ -182,7 +182,7 @@ func (q Question) inputFields() (out []field) {
 		out = append(out, field{label: "input", text: in.Name + " = " + in.Text})
 	}
 	for _, f := range q.Files {
-		out = append(out, field{label: "file", text: fmt.Sprintf("%s: %d bytes, as they were when it was asked", f.Input, f.Size)})
+		out = append(out, field{label: "file", text: fmt.Sprintf("%s: %d bytes, as they were when the question was asked", f.Input, f.Size)})
 	}
 	return out
 }

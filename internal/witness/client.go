@@ -25,15 +25,15 @@ func ParseURL(at string) (string, error) {
 		(u.Scheme == "https" || u.Scheme == "http" && net.ParseIP(u.Hostname()).IsLoopback()) {
 		return strings.TrimSuffix(u.String(), "/") + addPath, nil
 	}
-	return "", bailey.Invalid.Wrap(err, terminal.Shown(at)+" is no URL of a witness",
-		"https://…, or http:// of a loopback address")
+	return "", bailey.Invalid.Wrap(err, terminal.Shown(at)+" is not the URL of a witness",
+		"use https://…, or http:// with a loopback address")
 }
 
 // Ask sends a request to the URL of a witness. It returns the signature lines of the witness, or nil and the size that it saw last.
 func Ask(ctx context.Context, target string, request []byte) (lines []byte, size uint64, err error) {
 	unreachable := func(what string, err error) error {
 		return bailey.Unavailable.Wrap(err, "the witness at "+terminal.Shown(target)+" "+terminal.Shown(what),
-			"the checkpoint is signed and kept without it; ask again later")
+			"ask again later; the checkpoint is signed and kept without its cosignature")
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -41,7 +41,7 @@ func Ask(ctx context.Context, target string, request []byte) (lines []byte, size
 	if err != nil {
 		return nil, 0, err
 	}
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("it sends elsewhere") }}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("it redirects") }}
 	answer, err := client.Do(post)
 	if err != nil {
 		return nil, 0, unreachable("does not answer", err)
@@ -55,12 +55,12 @@ func Ask(ctx context.Context, target string, request []byte) (lines []byte, size
 	case http.StatusOK:
 		return body, 0, nil
 	case http.StatusForbidden:
-		return nil, 0, bailey.Unavailable.New(terminal.Shown(fmt.Sprintf("the witness at %s trusts no key that signed this checkpoint: %.600s", target, bytes.TrimSpace(body))),
+		return nil, 0, bailey.Unavailable.New(terminal.Shown(fmt.Sprintf("the witness at %s does not trust the key that signed this checkpoint: %.600s", target, bytes.TrimSpace(body))),
 			newKey)
 	case http.StatusConflict:
 		size, err := strconv.ParseUint(strings.TrimSuffix(string(body), "\n"), 10, 63)
 		if err != nil {
-			return nil, 0, unreachable("refuses without saying what it saw", err)
+			return nil, 0, unreachable("refuses without stating the size that it saw", err)
 		}
 		return nil, size, nil
 	}
@@ -75,11 +75,11 @@ func AddLines(signed, lines []byte, key audit.Key, witnesses []audit.Key) ([]byt
 	t := audit.Trust{Keys: []audit.Key{key}, Witnesses: witnesses}
 	text, _, _ := bytes.Cut(signed, []byte("\n\n"))
 	own := ownLines(signed, key.Name())
-	err := errors.New("none of the keys given made this cosignature")
+	err := errors.New("none of the given keys made this cosignature")
 	added := signed
 	for n, line := range slices.Collect(bytes.SplitAfterSeq(bytes.TrimSuffix(lines, []byte("\n")), []byte("\n"))) {
 		if n == mostLines || !bytes.HasPrefix(line, []byte("— ")) || !bytes.HasSuffix(lines, []byte("\n")) {
-			err = errors.New("it is not some lines of signatures")
+			err = errors.New("it is not a list of signature lines")
 			break
 		}
 		one := slices.Concat(text, []byte("\n\n"), own, bytes.TrimSuffix(line, []byte("\n")), []byte("\n"))
@@ -92,8 +92,8 @@ func AddLines(signed, lines []byte, key audit.Key, witnesses []audit.Key) ([]byt
 		}
 	}
 	if err != nil {
-		return nil, bailey.Denied.Wrap(err, "what the witness answered is no cosignature of one that is trusted",
-			"compare --witness-key with what bailey audit witness --show prints there; the checkpoint is kept without it")
+		return nil, bailey.Denied.Wrap(err, "the answer of the witness has no cosignature of a trusted key",
+			"compare --witness-key with the output of bailey audit witness --show there; the checkpoint is kept without the cosignature")
 	}
 	return added, nil
 }

@@ -80,15 +80,15 @@ func (f *File) lockState(ctx context.Context) (release func(), err error) {
 			return nil, context.Cause(ctx)
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(end) {
-			return nil, bailey.Unavailable.Wrap(err, "what the witness saw cannot be held",
-				"look at "+terminal.Shown(f.name+".lock")+", and who else is this witness; then ask again")
+			return nil, bailey.Unavailable.Wrap(err, "cannot lock the record of the witness",
+				"look at "+terminal.Shown(f.name+".lock")+", and for another such witness; then ask again")
 		}
 	}
 	was := f.seen
 	if err = f.readState(); err == nil {
 		for origin, c := range was {
 			if now := f.seen[origin]; now.Size < c.Size || now.Size == c.Size && now != c {
-				err = bailey.Conflict.New("the file of what the witness saw was put back or taken away: "+
+				err = bailey.Conflict.New("the record of the witness was restored or removed: "+
 					terminal.Shown(f.name), "restore it")
 			}
 		}
@@ -115,12 +115,12 @@ func (f *File) readState() error {
 	}
 	for origin, c := range f.seen {
 		if err == nil && (c.Origin != origin || c.Size == 0) {
-			err = fmt.Errorf("of %.80q it holds no checkpoint", origin)
+			err = fmt.Errorf("it has no checkpoint of %.80q", origin)
 		}
 	}
 	if err != nil {
-		return bailey.Conflict.Wrap(err, "what the witness saw last cannot be read: "+terminal.Shown(f.name),
-			"restore the file from a copy; a witness that forgot is to be given another key and name")
+		return bailey.Conflict.Wrap(err, "cannot read the record of the witness: "+terminal.Shown(f.name),
+			"restore the file from a copy; if it is lost, the witness needs a new key and name")
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func New(store Store, keys []audit.Key, by note.Signer) *Witness {
 type StaleError struct{ Size uint64 }
 
 func (s StaleError) Error() string {
-	return fmt.Sprintf("the witness saw %d entries last: the request has to begin there", s.Size)
+	return fmt.Sprintf("the witness last saw %d entries: the request must begin there", s.Size)
 }
 
 // errUnknown is the error for a checkpoint of a log whose key the witness does not have.
@@ -71,7 +71,7 @@ func (w *Witness) cosignRequest(ctx context.Context, request []byte) (line []byt
 		said, err = audit.ReadCheckpoint(r.Checkpoint)
 	}
 	if err != nil {
-		return nil, bailey.Invalid.New(err.Error(), "bailey audit checkpoint --since N prints one")
+		return nil, bailey.Invalid.New(err.Error(), "create one with bailey audit checkpoint --since N")
 	}
 	if !slices.ContainsFunc(w.trust.Keys, func(k audit.Key) bool { return k.Name() == said.Origin }) {
 		return nil, errUnknown
@@ -89,8 +89,8 @@ func (w *Witness) cosignRequest(ctx context.Context, request []byte) (line []byt
 // cosignAfter cosigns the checkpoint of a request if it extends last.
 func (w *Witness) cosignAfter(last, said audit.Checkpoint, r audit.Request) ([]byte, error) {
 	if r.Old > said.Size {
-		return nil, bailey.Invalid.New("the request begins behind its own checkpoint",
-			"give --since what the witness saw last")
+		return nil, bailey.Invalid.New("the request begins after its own checkpoint",
+			"give --since the size that the witness saw last")
 	}
 	// before the size, which strangers must not learn
 	if _, err := w.trust.Open(r.Checkpoint); err != nil {
@@ -100,8 +100,8 @@ func (w *Witness) cosignAfter(last, said audit.Checkpoint, r audit.Request) ([]b
 		return nil, StaleError{last.Size}
 	}
 	if err := said.Extends(last, r.Proof); err != nil {
-		return nil, bailey.Conflict.Wrap(err, "the checkpoint is not cosigned: it does not extend the one seen last",
-			"this is what a witness is for: keep both checkpoints and look into the log")
+		return nil, bailey.Conflict.Wrap(err, "the checkpoint is not cosigned: it does not extend the last one seen",
+			"the log may have been rewritten: keep both checkpoints and examine the log")
 	}
 	signed, err := note.Sign(&note.Note{Text: said.Text()}, w.by)
 	return bytes.TrimPrefix(signed, []byte(said.Text()+"\n")), err
@@ -113,15 +113,15 @@ func hintFor(err error) string {
 	var bad *audit.Bad
 	switch {
 	case errors.As(err, &s):
-		return fmt.Sprintf("bailey audit checkpoint --since %d prints one that does", s.Size)
+		return fmt.Sprintf("create one that does: bailey audit checkpoint --since %d", s.Size)
 	case errors.As(err, &bad) && bad.Reason == audit.Unsigned:
 		return newKey
 	}
-	return "keep what was refused, and look into the log"
+	return "keep the refused request, and examine the log"
 }
 
 // newKey is the hint if the witness does not know the signing key.
-const newKey = "a log that changed its key announces the new one in its ledger, and bailey audit key prints it: look at what became of the log, and start the witness with that --key beside the one before"
+const newKey = "if the log changed its key, its ledger announces the new one and bailey audit key prints it: check why it changed, then start the witness with both keys, --key twice"
 
 const (
 	addPath  = "/add-checkpoint"
@@ -137,7 +137,7 @@ func (w *Witness) Handler() http.Handler {
 	mux.HandleFunc("POST "+addPath, func(out http.ResponseWriter, r *http.Request) {
 		text, err := io.ReadAll(http.MaxBytesReader(out, r.Body, audit.MaxRequest))
 		if err != nil {
-			http.Error(out, "the request is not whole, or too long", http.StatusRequestEntityTooLarge)
+			http.Error(out, "the request is incomplete or too long", http.StatusRequestEntityTooLarge)
 			return
 		}
 		line, err := w.Cosign(r.Context(), text)

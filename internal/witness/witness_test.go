@@ -205,10 +205,10 @@ func TestWitnessRemembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, spoil := range map[string]func() error{
-		"taken away": func() error { return os.Remove(file) },
-		"put back":   func() error { return os.WriteFile(file, old, 0o600) },
-		"emptied":    func() error { return os.WriteFile(file, []byte("{}"), 0o600) },
-		"zero":       func() error { return os.WriteFile(file, []byte(`{"bailey/a/1":{}}`), 0o600) },
+		"restored or removed": func() error { return os.Remove(file) },
+		"put back":            func() error { return os.WriteFile(file, old, 0o600) },
+		"emptied":             func() error { return os.WriteFile(file, []byte("{}"), 0o600) },
+		"zero":                func() error { return os.WriteFile(file, []byte(`{"bailey/a/1":{}}`), 0o600) },
 	} {
 		if err := spoil(); err != nil {
 			t.Fatal(err)

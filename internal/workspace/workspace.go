@@ -73,8 +73,8 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 		if in.Name == "" {
 			what = "the working directory"
 		}
-		return none, bailey.Denied.New(what+": this home names no workspace, so your directory is only read",
-			"a person can name the directory as a workspace: bailey init DIR")
+		return none, bailey.Denied.New(what+": this home names no workspace, so your directory is read-only",
+			"ask a person to make the directory a workspace: bailey init DIR")
 	}
 	if in.Name == "" {
 		if path, err = roots.workspaceFor(Canonical(call.Dir)); err != nil {
@@ -93,7 +93,7 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 	case err != nil && !roots.Hold(filepath.Clean(path)):
 		return none, roots.outsideError(in, path) // must not reveal whether the path exists
 	case err != nil:
-		return none, bailey.Invalid.Errorf("name a path that exists and that you may read",
+		return none, bailey.Invalid.Errorf("name a path that exists and that you can read",
 			"input /%s: %q cannot be opened: %v", in.Name, path, pathErrorCause(err))
 	}
 	real, err := pathOf(f)
@@ -116,8 +116,8 @@ func (w *Workspaces) checkUnmasked(in pack.PathInput, real string) error {
 	for _, m := range w.masks {
 		// a symlink may have been created since
 		if Within(foldCase(m), foldCase(real)) || Within(foldCase(Canonical(m)), foldCase(real)) {
-			return bailey.Denied.Errorf("keep what the call needs outside "+m,
-				"input /%s: %q is masked: no tool may read it", in.Name, real)
+			return bailey.Denied.Errorf("keep the files of the call outside "+m,
+				"input /%s: %q is masked: tools cannot read it", in.Name, real)
 		}
 	}
 	return nil
@@ -128,7 +128,7 @@ func (w *Workspaces) checkUnmasked(in pack.PathInput, real string) error {
 func openAbove(path string) (f *os.File, below string, err error) {
 	for path = filepath.Clean(path); ; {
 		if _, err := os.Lstat(path); err == nil {
-			return nil, "", &os.PathError{Op: "open", Path: path, Err: errors.New("it is a link that leads nowhere")}
+			return nil, "", &os.PathError{Op: "open", Path: path, Err: errors.New("it is a dangling symbolic link")}
 		}
 		dir, name := filepath.Split(path)
 		path, below = filepath.Clean(dir), filepath.Join(name, below)
@@ -160,7 +160,7 @@ func (b Bounds) checkInput(path, real string, in pack.PathInput, f *os.File) err
 	case in.File && info.Mode().IsRegular():
 		return checkSize(bailey.Place{Input: in.Name, Path: real}, info)
 	case !info.IsDir() && !info.Mode().IsRegular():
-		return bailey.Invalid.Errorf("", "input /%s: %q is neither file nor directory", in.Name, real)
+		return bailey.Invalid.Errorf("", "input /%s: %q is neither a file nor a directory", in.Name, real)
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (b Bounds) workspaceFor(dir string) (string, error) {
 		return root, nil
 	}
 	return "", bailey.Denied.Errorf(b.hint,
-		"%s is in none of the %s, so there is no telling which one the tool is to run in", dir, b.name)
+		"%s is in none of the %s, so the working directory of the tool is ambiguous", dir, b.name)
 }
 
 // checkSize returns an error if a file is longer than the maximum input of a tool.
@@ -267,7 +267,7 @@ func (w *Workspaces) sessionRoot(call bailey.Call) (string, error) {
 func (w *Workspaces) Resolve(dir string) (string, error) {
 	f, err := openPath(dir)
 	if err != nil {
-		return "", bailey.Invalid.Wrapf(pathErrorCause(err), "name a directory that exists and that you may enter",
+		return "", bailey.Invalid.Wrapf(pathErrorCause(err), "name a directory that exists and that you can enter",
 			"your directory %s cannot be opened", dir)
 	}
 	defer f.Close()
@@ -317,11 +317,11 @@ func (w *Workspaces) Unfit(root string) string {
 		slices.ContainsFunc(trees, func(s string) bool { return Within(foldCase(s), root) }):
 		return "a system directory"
 	case holdsSecrets(root):
-		return "a place of secrets"
+		return "a directory of secrets"
 	}
 	for _, m := range w.masks {
 		if Within(foldCase(m), root) {
-			return "masked: it holds secrets"
+			return "masked: it contains secrets"
 		}
 		if Within(root, foldCase(m)) {
 			return "a parent of " + m + ", which must stay hidden"
@@ -362,8 +362,8 @@ func (z *snapshotQuota) reserveBytes(n int64) (release func(), err error) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.held+n > maxFrozenAll {
-		return nil, bailey.Unavailable.Errorf("call again when some of them are answered",
-			"calls that wait for a person hold %d bytes of files, and there is no room for %d more", z.held, n)
+		return nil, bailey.Unavailable.Errorf("call again after some of them are answered",
+			"calls that wait for a person use %d bytes for files, and there is no space for %d more", z.held, n)
 	}
 	z.held += n
 	return sync.OnceFunc(func() {
@@ -383,7 +383,7 @@ func OpenPlace(path string, write bool) (bailey.Place, error) {
 	f, err := openPath(path)
 	if err != nil {
 		return bailey.Place{},
-			bailey.Invalid.Wrapf(pathErrorCause(err), "name a path that exists and that you may reach",
+			bailey.Invalid.Wrapf(pathErrorCause(err), "name a path that exists and that you can access",
 				"%q cannot be opened", path)
 	}
 	real, err := pathOf(f)

@@ -60,7 +60,7 @@ func pathOf(f *os.File) (string, error) {
 	_, err := unix.FcntlInt(f.Fd(), unix.F_GETPATH, int(uintptr(unsafe.Pointer(buf))))
 	path := unix.ByteSliceToString(buf[:])
 	if err != nil || len(path) == 0 || path[0] != '/' {
-		return "", fmt.Errorf("%s: its place is not known: %q %v", f.Name(), path, err)
+		return "", fmt.Errorf("%s: its path is unknown: %q %v", f.Name(), path, err)
 	}
 	return path, nil
 }

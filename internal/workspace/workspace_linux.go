@@ -70,7 +70,7 @@ func openPath(path string) (*os.File, error) {
 func pathOf(f *os.File) (string, error) {
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	if err != nil || len(path) == 0 || path[0] != '/' {
-		return "", fmt.Errorf("%s: its place is not known: %q %v", f.Name(), path, err)
+		return "", fmt.Errorf("%s: its path is unknown: %q %v", f.Name(), path, err)
 	}
 	return path, nil
 }
@@ -92,8 +92,8 @@ func (w *Workspaces) Has(p bailey.Place, below string) (bool, error) {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return false, nil
 	case err != nil:
-		return false, bailey.Invalid.Errorf("name a directory that you may read",
-			"%s in %s cannot be looked at: %v", below, p.Path, err)
+		return false, bailey.Invalid.Errorf("name a directory that you can read",
+			"%s in %s cannot be examined: %v", below, p.Path, err)
 	}
 	return true, unix.Close(fd)
 }
@@ -102,7 +102,7 @@ func (w *Workspaces) Has(p bailey.Place, below string) (bool, error) {
 func (w *Workspaces) Read(p bailey.Place) (io.ReadCloser, error) {
 	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", p.File.Fd()), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
-		return nil, bailey.Invalid.Wrapf(pathErrorCause(err), "name a file that you may read",
+		return nil, bailey.Invalid.Wrapf(pathErrorCause(err), "name a file that you can read",
 			"input /%s: %q cannot be read", p.Input, p.Path)
 	}
 	info, err := f.Stat()
@@ -130,7 +130,7 @@ func (w *Workspaces) Freeze(p bailey.Place) (*bailey.Frozen, func(), error) {
 	}
 	if before.Size > maxFrozen {
 		return nil, nil, bailey.Invalid.Errorf("name a smaller file",
-			"input /%s: %q has %d bytes, and a person can be asked about %d", p.Input, p.Path, before.Size, maxFrozen)
+			"input /%s: %q has %d bytes, but an approval can cover at most %d", p.Input, p.Path, before.Size, maxFrozen)
 	}
 	release, err := w.frozen.reserveBytes(before.Size)
 	if err != nil {
@@ -147,7 +147,7 @@ func (w *Workspaces) Freeze(p bailey.Place) (*bailey.Frozen, func(), error) {
 // freezeFile reads the file through its own descriptor and not through its path (proc_pid_fd(5)).
 func freezeFile(p bailey.Place, before unix.Stat_t) (f *bailey.Frozen, err error) {
 	unreadable := func(err error) error {
-		return bailey.Invalid.Wrapf(pathErrorCause(err), "name a file that you may read",
+		return bailey.Invalid.Wrapf(pathErrorCause(err), "name a file that you can read",
 			"input /%s: %q cannot be read", p.Input, p.Path)
 	}
 	file, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", p.File.Fd()), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
@@ -157,7 +157,7 @@ func freezeFile(p bailey.Place, before unix.Stat_t) (f *bailey.Frozen, err error
 	defer file.Close()
 	memory, err := newMemfd()
 	if err != nil {
-		return nil, bailey.Unavailable.Wrap(err, "no memory file for a copy of "+p.Path, "")
+		return nil, bailey.Unavailable.Wrap(err, "cannot create a memory file for a copy of "+p.Path, "")
 	}
 	defer func() {
 		if err != nil {
@@ -174,7 +174,7 @@ func freezeFile(p bailey.Place, before unix.Stat_t) (f *bailey.Frozen, err error
 		return nil, err
 	}
 	if n != before.Size || !isUnchanged(before, after) {
-		return nil, bailey.Conflict.Errorf("call again when nobody writes it",
+		return nil, bailey.Conflict.Errorf("call again when no process writes it",
 			"input /%s: %q changed while it was copied", p.Input, p.Path)
 	}
 	if _, err = unix.FcntlInt(memory.Fd(), unix.F_ADD_SEALS,

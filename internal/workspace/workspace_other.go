@@ -23,8 +23,8 @@ func (w *Workspaces) Has(p bailey.Place, below string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, bailey.Invalid.Wrapf(pathErrorCause(err), "name a directory that you may read",
-			"%s in %s cannot be looked at", below, p.Path)
+		return false, bailey.Invalid.Wrapf(pathErrorCause(err), "name a directory that you can read",
+			"%s in %s cannot be examined", below, p.Path)
 	}
 	return true, nil
 }

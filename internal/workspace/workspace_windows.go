@@ -50,7 +50,7 @@ func pathOf(f *os.File) (string, error) {
 	var buf [windows.MAX_LONG_PATH]uint16
 	n, err := windows.GetFinalPathNameByHandle(windows.Handle(f.Fd()), &buf[0], uint32(len(buf)), 0)
 	if err != nil || int(n) >= len(buf) {
-		return "", fmt.Errorf("%s: its place is not known: %v", f.Name(), err)
+		return "", fmt.Errorf("%s: its path is unknown: %v", f.Name(), err)
 	}
 	path := windows.UTF16ToString(buf[:n])
 	if rest, ok := strings.CutPrefix(path, `\\?\UNC\`); ok {
@@ -58,7 +58,7 @@ func pathOf(f *os.File) (string, error) {
 	}
 	rest, ok := strings.CutPrefix(path, `\\?\`)
 	if !ok || len(rest) < 3 || rest[1] != ':' {
-		return "", fmt.Errorf("%s: its place is not known: %q", f.Name(), path)
+		return "", fmt.Errorf("%s: its path is unknown: %q", f.Name(), path)
 	}
 	return rest, nil
 }

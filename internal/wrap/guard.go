@@ -228,7 +228,7 @@ func (w *walk) readDir(at *os.Root, name string, where dirContext) (list dirEntr
 		if w.left > 0 {
 			if w.left -= len(some); w.left <= 0 {
 				return list, bailey.Invalid.Errorf("wrap the agent in a smaller directory",
-					"the project holds more than %d files", maxEntries)
+					"the project has more than %d files", maxEntries)
 			}
 		}
 		switch {
@@ -295,8 +295,8 @@ func (f Found) Refused(project string) error {
 		path := filepath.Join(project, filepath.FromSlash(path))
 		if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 &&
 			!f.linksInstructions(project, path) {
-			return bailey.Denied.New(path+" is a symbolic link, and an agent could put something else in its place",
-				"put what it leads to in its place, or move it out of the project")
+			return bailey.Denied.New(path+" is a symbolic link, which an agent could replace",
+				"replace it by its target, or move it out of the project")
 		}
 	}
 	return nil
@@ -318,8 +318,8 @@ func (f Found) AnyCase(project string) error {
 		path := filepath.Join(project, filepath.FromSlash(path))
 		if anyCase(path) {
 			return bailey.Denied.New(path+
-				" is also found when its name is written in another case, so an agent could get around what keeps it",
-				"move the project to a file system where case counts, or start with --any-case if the agent may change its git configuration and hooks")
+				" is also found by its name in another case, so an agent could bypass its protection",
+				"move the project to a case-sensitive file system, or start with --any-case if the agent may change its git configuration and hooks")
 		}
 	}
 	return nil

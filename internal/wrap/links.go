@@ -50,15 +50,15 @@ func (r *Run) Watch(ctx context.Context, end context.CancelCauseFunc) {
 		begin := time.Now()
 		gone, left := r.lookThrough(ctx)
 		if removed += len(gone); removed >= maxRemoved && len(gone) > 0 {
-			end(bailey.Denied.Errorf("look at what it was told to do before you start it again",
-				"the agent was ended: it put links into git's directories again and again, the last one at %s", gone[len(gone)-1]))
+			end(bailey.Denied.Errorf("review the agent's task before you start it again",
+				"the agent was ended: it repeatedly put links into git's directories, the last one at %s", gone[len(gone)-1]))
 		}
 		if partial++; left == "" {
 			partial = 0
 		}
 		if partial >= maxPartial {
-			end(bailey.Denied.Errorf("remove what you do not know there; git pack-refs --all makes references fewer",
-				"the agent was ended: git's directories cannot be searched whole for links: %s", left))
+			end(bailey.Denied.Errorf("remove unknown files there; git pack-refs --all reduces the number of references",
+				"the agent was ended: git's directories cannot be searched completely for links: %s", left))
 		}
 		pause = max(watchEvery, 20*time.Since(begin)) // at most a twentieth of a processor
 	}

@@ -241,6 +241,6 @@ func Furnish(home string, files map[string]string) error {
 }
 
 func furnishError(home, name string, err error) error {
-	return bailey.Conflict.Wrapf(err, "remove what is in its place, or leave out --keep-home",
-		"%s cannot be made in the agent's home %s", name, home)
+	return bailey.Conflict.Wrapf(err, "remove the file in its place, or leave out --keep-home",
+		"cannot create %s in the agent's home %s", name, home)
 }

@@ -35,7 +35,7 @@ type State string
 func FindState() (State, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", bailey.Invalid.Wrap(err, "no home directory is known", "set HOME")
+		return "", bailey.Invalid.Wrap(err, "the home directory is unknown", "set HOME")
 	}
 	return State(filepath.Join(home, ".local", "state", "bailey-wrap")), nil
 }
@@ -150,7 +150,7 @@ func projectDirName(project string) string {
 }
 
 func runRecordError(s State, err error) error {
-	return bailey.Unavailable.Wrap(err, "the run could not be written down, so it is not begun",
+	return bailey.Unavailable.Wrap(err, "cannot record the run, so it was not started",
 		"see that "+string(s)+" can be written")
 }
 
@@ -176,7 +176,7 @@ func makeHome(home string, dirs ...string) error {
 // makePrivateDir makes a directory that only this user can access. It refuses one that others can access.
 func makePrivateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return bailey.Unavailable.Wrap(err, dir+" cannot be made", "")
+		return bailey.Unavailable.Wrap(err, dir+" cannot be created", "")
 	}
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -184,8 +184,8 @@ func makePrivateDir(dir string) error {
 	}
 	st, _ := info.Sys().(*syscall.Stat_t)
 	if !info.IsDir() || st == nil || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o077 != 0 {
-		return bailey.Denied.New(dir+" is not a directory of yours alone",
-			"make it yours, with mode 0700, or move it away")
+		return bailey.Denied.New(dir+" is not a directory that only you can access",
+			"change its owner to you and its mode to 0700, or move it away")
 	}
 	return nil
 }
@@ -223,8 +223,8 @@ func (s State) Left(project string) (list []*Run, err error) {
 		r := &Run{state: s, lock: f}
 		if err := json.NewDecoder(f).Decode(r); err != nil || s.recordPath(r.ID) != name {
 			f.Close()
-			bad = errors.Join(bad, bailey.Invalid.Wrap(err, name+" is no record of a run",
-				"look through the project for what its name says was left, then remove the file"))
+			bad = errors.Join(bad, bailey.Invalid.Wrap(err, name+" is not a record of a run",
+				"search the project for the files that its name refers to, then remove it"))
 			continue // the others must still be returned
 		}
 		if project != "" && !isWithin(project, r.Project) && !isWithin(r.Project, project) {
@@ -256,27 +256,27 @@ func (s Settled) Words(project string) (lines []string) {
 		switch {
 		case i == maxWords:
 			lines = append(lines,
-				fmt.Sprintf("%d more appeared and were taken out of the project", len(s.Moved)-i)+s.quarantineNote())
+				fmt.Sprintf("%d more were created and removed from the project", len(s.Moved)-i)+s.quarantineNote())
 		case i > maxWords:
 		case link:
 			lines = append(lines,
-				fmt.Sprintf("%s appeared, a symbolic link to %s: it was taken out, since git or another program outside of the wall would write through it", path, words))
+				fmt.Sprintf("%s was created, a symbolic link to %s: it was removed, because git or another program outside of the agent jail would write through it", path, words))
 		default:
 			lines = append(lines,
-				fmt.Sprintf("%s appeared, and programs outside of the wall would act on it: it is in quarantine; to have it back: mv -n %s %s",
+				fmt.Sprintf("%s was created, and programs outside of the agent jail would use it: it is in quarantine; to restore it: mv -n %s %s",
 					path, shellQuote(filepath.Join(s.Dir, path)), shellQuote(filepath.Join(project, path))))
 		}
 	}
 	for _, path := range s.Changed {
-		lines = append(lines, fmt.Sprintf("%s is not what it was when the agent began: it was replaced from outside of the wall, and from then on the agent could write it; read it before a program acts on it",
+		lines = append(lines, fmt.Sprintf("%s was replaced from outside of the agent jail while the agent ran, and from then on the agent could write it; check it before a program uses it",
 			filepath.Join(project, path)))
 	}
 	for i, path := range s.Unseen {
 		if i == maxWords {
-			lines = append(lines, fmt.Sprintf("%d more directories could not be looked into", len(s.Unseen)-i))
+			lines = append(lines, fmt.Sprintf("%d more directories could not be read", len(s.Unseen)-i))
 			break
 		}
-		lines = append(lines, fmt.Sprintf("%s could not be looked into: see what is there before a program outside of the wall does", filepath.Join(project, path)))
+		lines = append(lines, fmt.Sprintf("%s could not be read: check its contents before a program outside of the agent jail does", filepath.Join(project, path)))
 	}
 	return lines
 }
@@ -286,7 +286,7 @@ func (s Settled) quarantineNote() string {
 	if s.Dir == "" {
 		return "" // removed links are not kept
 	}
-	return ": " + s.Dir + ".json names those that are in quarantine"
+	return ": " + s.Dir + ".json lists those that are in quarantine"
 }
 
 // recordMoved records a path that was removed from the project. After a link was removed, an agent can make it again, or a
@@ -342,8 +342,8 @@ func (r *Run) Settle() (s Settled, err error) {
 				s.recordMoved(path, now.Links)
 			} else if !errors.Is(err, fs.ErrNotExist) && len(stuck) < maxWords {
 				stuck = append(stuck,
-					bailey.Unavailable.Wrapf(err, "move it away yourself, before you open the project",
-						"%q appeared in %s and could not be moved to %s", path, r.Project, s.Dir))
+					bailey.Unavailable.Wrapf(err, "move it away yourself before you open the project",
+						"%q was created in %s and could not be moved to %s", path, r.Project, s.Dir))
 			}
 		}
 		if len(stuck) > 0 {
@@ -418,7 +418,7 @@ func describeUnsettled(err error) []string {
 	if err == nil {
 		return nil
 	}
-	return []string{strings.TrimSuffix(fmt.Sprintf("not settled, and tried again at the next start: %v: %s", err,
+	return []string{strings.TrimSuffix(fmt.Sprintf("failed, and will be tried again at the next start: %v: %s", err,
 		bailey.HintOf(err)), ": ")}
 }
 

@@ -62,8 +62,8 @@ func (w *Works) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	wall := *job.Wall
 	for _, path := range wall.Keep { // from the manifest
 		if _, err := os.Lstat(path); err != nil {
-			return nil, bailey.Denied.Wrap(err, path+" is not there, and the call may not make it",
-				"name the top of a repository of its own, not a worktree of another")
+			return nil, bailey.Denied.Wrap(err, path+" does not exist, and the call may not create it",
+				"name the top of a separate repository, not a worktree of another")
 		}
 	}
 	before, keep, err := guardedPlaces(job.Places)
@@ -129,7 +129,7 @@ func guardedPlaces(places []bailey.Place) (found map[string]Found, keep []string
 func notInside(p bailey.Place) error {
 	if in := enclosingGuarded(p.Path); p.Write && in != "" {
 		return bailey.Denied.Errorf("name a directory of sources",
-			"%s lies in %s, on which programs outside of the cage act", p.Path, in)
+			"%s is in %s, which programs outside of the jail use", p.Path, in)
 	}
 	return nil
 }
@@ -140,8 +140,8 @@ func guardedIn(project string) (Found, error) {
 	}
 	found, err := Guarded(project)
 	if err != nil {
-		return found, bailey.Invalid.Wrap(err, project+" cannot be looked through for what a tool may not change",
-			"name a directory of yours")
+		return found, bailey.Invalid.Wrap(err, project+" cannot be searched for files that a tool may not change",
+			"name a directory that you own")
 	}
 	return found, found.Refused(project)
 }
@@ -218,7 +218,7 @@ func (r *plannedRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Strea
 		}
 		if !slices.Equal(now.Paths, planned.Paths) {
 			return never, bailey.Conflict.Errorf("call again",
-				"what is guarded in %s is not what it was when the call was planned", project)
+				"the protected files in %s have changed since the call was planned", project)
 		}
 		run, _, err := r.state.Begin(r.name, project, now, true)
 		if err != nil {

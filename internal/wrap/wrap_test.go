@@ -118,7 +118,7 @@ func TestReplacedFromOutside(t *testing.T) {
 	if want := []string{".git/config", ".git/hooks", ".vscode"}; err != nil || !slices.Equal(got.Changed, want) || len(got.Moved) > 0 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if lines := got.Words(project); len(lines) != 3 || !strings.Contains(lines[0], ".git/config is not what it was") {
+	if lines := got.Words(project); len(lines) != 3 || !strings.Contains(lines[0], ".git/config was replaced") {
 		t.Errorf("%q", lines)
 	}
 }

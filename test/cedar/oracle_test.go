@@ -31,7 +31,7 @@ func modules() (string, error) {
 			return filepath.Abs(dir)
 		}
 	}
-	return "", errors.New(module + " is not there: npm install it, and set BAILEY_CEDAR_WASM to its node_modules directory")
+	return "", errors.New(module + " is missing: npm install it, and set BAILEY_CEDAR_WASM to its node_modules directory")
 }
 
 // oracle is the reference implementation as a process that answers each line with a line.

@@ -130,7 +130,7 @@ func TestHTTP(t *testing.T) {
 	if out, ok := call(s, "git_log", repo); !ok || !strings.Contains(out, "the first commit") {
 		t.Errorf("git_log: %s", out)
 	}
-	if out, ok := call(s, "system_date", nil); ok || !strings.Contains(out, "does not reach system.date") {
+	if out, ok := call(s, "system_date", nil); ok || !strings.Contains(out, "does not allow system.date") {
 		t.Errorf("out of scope: %s", out)
 	}
 
@@ -215,7 +215,7 @@ func TestHTTPClientIsGone(t *testing.T) {
 	}
 	look(`"capability":"git.status"`)
 	conn.Close()
-	if out := look(`"outcome":"killed"`); !strings.Contains(out, "the caller went away") {
+	if out := look(`"outcome":"killed"`); !strings.Contains(out, "the caller disconnected") {
 		t.Errorf("the receipt: %s", out)
 	}
 	status, err := p.command(p.program, "status", "--json").Output()

@@ -53,7 +53,7 @@ func (d *day) asked() {
 	push := []string{"git.push", "-i", "repo=.", "-i", "to=team.git", "-i", "ref=main"}
 	u.must(u.project, "git", "update-ref", "refs/heads/main", "HEAD")
 	tip := strings.TrimSpace(u.must(u.project, "git", "rev-parse", "main"))
-	d.byCommand("pending", 2, "the same call runs, once", push...)
+	d.byCommand("pending", 2, "the same call; it runs once", push...)
 	id := d.toldOf(heard, "git.push")
 	if out := u.must(u.project, "bailey", "approvals", "show", id); !strings.Contains(out, tip) || !strings.Contains(out, "add a key by mistake") {
 		d.t.Errorf("which commit would be pushed is not shown: %s", out)

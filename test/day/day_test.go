@@ -241,7 +241,7 @@ func (d *day) trapped() {
 			d.t.Fatalf("the trap %q is not live: %s", t.clean, out)
 		}
 		d.want = append(d.want, "failed")
-		got := d.expect(true, "git_diff", map[string]any{"repo": "trap"}, "the tool ended with exit code 128", "receipt: r-")
+		got := d.expect(true, "git_diff", map[string]any{"repo": "trap"}, "the tool exited with code 128", "receipt: r-")
 		if strings.Contains(got, t.ran) {
 			d.t.Errorf("the trap %q closed in the cage: %s", t.clean, got)
 		}

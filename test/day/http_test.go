@@ -45,7 +45,7 @@ func (d *day) overHTTP() {
 		d.t.Errorf("the agent of the token is offered %v", got)
 	}
 	d.allowed("git_log", map[string]any{"repo": "."}, "lay the first stone")
-	d.refused("denied", "git_status", map[string]any{"repo": "."}, "of reviewer does not reach git.status")
+	d.refused("denied", "git_status", map[string]any{"repo": "."}, "of reviewer does not allow git.status")
 	u.must(u.project, "env", "BAILEY_OPERATOR=1", "bailey", "token", "revoke", token.ID, "--yes")
 	if got := d.agent.call("git_log", map[string]any{"repo": "."}); !got.Bad || !strings.Contains(got.Text, "Unauthorized") {
 		d.t.Errorf("with a token that was revoked: %s", got.Text)

@@ -58,7 +58,7 @@ func (d *day) killedWithin() {
 			killed <- d.u.kill(syscall.SIGKILL)
 		}()
 		d.want = append(d.want, "interrupted")
-		d.expect(true, "git_status", map[string]any{"repo": "stuck"}, "the gateway ended in mid-call: the call may have run; bailey receipts list shows it")
+		d.expect(true, "git_status", map[string]any{"repo": "stuck"}, "the gateway stopped during the call: the call may have run; see bailey receipts list")
 		if !<-killed {
 			d.t.Error("no gateway to kill")
 		}

@@ -14,7 +14,7 @@ func (d *day) profiled() {
 	file := filepath.Join(u.home, ".bailey", "profiles", "look.yaml")
 	u.must(u.home, "mkdir", "-p", filepath.Dir(file))
 	u.write(file, "description: reading one project\npacks: [git]\ncapabilities: [git.log, git.status]\nfolders:\n  - {input: repo, path: "+u.project+"}\n")
-	if out, code := u.does(u.project, "bailey", "profile", "use", "look"); code != 1 || !strings.Contains(out, "for a person at a terminal") {
+	if out, code := u.does(u.project, "bailey", "profile", "use", "look"); code != 1 || !strings.Contains(out, "needs a person at a terminal") {
 		d.t.Errorf("a profile put to use by nobody: exit code %d: %s", code, out)
 	}
 	if out := u.must(u.project, "env", "BAILEY_OPERATOR=1", "bailey", "profile", "use", "look", "--yes"); !strings.Contains(out, "cannot be called then: ") || !strings.Contains(out, "git.diff") {

@@ -67,7 +67,7 @@ func (d *day) rules() {
 	if out := u.must(u.project, "bailey", "policy", "replay", "--since", "1d", "--with", dir); !strings.Contains(out, "git.commit") {
 		d.t.Errorf("the replay does not know the commit that was denied: %s", out)
 	}
-	if out, code := u.does(u.project, "bailey", "policy", "apply"); code != 1 || !strings.Contains(out, "for a person at a terminal") {
+	if out, code := u.does(u.project, "bailey", "policy", "apply"); code != 1 || !strings.Contains(out, "needs a person at a terminal") {
 		d.t.Errorf("applied by nobody: exit code %d: %s", code, out)
 	}
 	if out := u.must(u.project, "env", "BAILEY_OPERATOR=1", "bailey", "policy", "apply", "--yes"); !strings.Contains(out, "git.push") || !strings.Contains(out, " rules in use from the next call on") {
@@ -76,7 +76,7 @@ func (d *day) rules() {
 	u.write(filepath.Join(u.project, "plan"), "stone\nstone\nstone\nroof\n")
 	d.byCommand("ok", 0, "", "git.commit", "-i", "repo=.", "-i", "message=roof", "-i", "all=true")
 	u.must(u.project, "git", "update-ref", "refs/heads/topic", "HEAD")
-	d.byCommand("denied", 1, "nobody can be asked about it", "git.push", "-i", "repo=.", "-i", "to=team.git", "-i", "ref=main")
+	d.byCommand("denied", 1, "no approval can be requested", "git.push", "-i", "repo=.", "-i", "to=team.git", "-i", "ref=main")
 	u.must(u.project, "git", "update-ref", "refs/heads/main", "HEAD~1")
 	d.byCommand("ok", 0, "", "git.push", "-i", "repo=.", "-i", "to=team.git", "-i", "ref=topic")
 	d.byCommand("pending", 2, "a push to main is a release", "git.push", "-i", "repo=.", "-i", "to=team.git", "-i", "ref=main")

@@ -67,7 +67,7 @@ func (d *day) walled() {
 		d.t.Errorf("outside the last commit is %q", got)
 	}
 	u.must(work, "git", "commit", "-q", "--allow-empty", "-m", "later")
-	if u.must(u.home, "cat", d.key) != key || !strings.Contains(in.out.String(), ".git/COMMIT_EDITMSG appeared, a symbolic link to") {
+	if u.must(u.home, "cat", d.key) != key || !strings.Contains(in.out.String(), ".git/COMMIT_EDITMSG was created, a symbolic link to") {
 		d.t.Errorf("a link that the agent left in .git: %s", in.out)
 	}
 	if out := u.must(u.project, "bailey", "wrap", "--log"); !strings.Contains(out, "evil.example:443") {

@@ -166,8 +166,8 @@ func TestAttackFrontingInACage(t *testing.T) {
 		r     ended
 		words string
 	}{
-		"another SNI":                {curl(false, "--connect-to", "evil.example:443:api.example.com:443", "https://evil.example/page"), "TLS asks for another server there, \"evil.example\""},
-		"another SNI, past it":       {curl(true, "--connect-to", "evil.example:443:api.example.com:443", "https://evil.example/page"), "TLS asks for another server there, \"evil.example\""},
+		"another SNI":                {curl(false, "--connect-to", "evil.example:443:api.example.com:443", "https://evil.example/page"), "TLS connection names another server, \"evil.example\""},
+		"another SNI, past it":       {curl(true, "--connect-to", "evil.example:443:api.example.com:443", "https://evil.example/page"), "TLS connection names another server, \"evil.example\""},
 		"no SNI":                     {curl(false, "-k", "--connect-to", "93.184.216.35:443:api.example.com:443", "https://93.184.216.35/page"), "TLS"},
 		"a redirect":                 {curl(false, "-L", "https://api.example.com/away"), "egress to evil.example:443 is not allowed"},
 		"a redirect, past the proxy": {curl(true, "-L", "https://api.example.com/away"), ""},

@@ -163,7 +163,7 @@ func TestAttackBuild(t *testing.T) {
 		"cp /bin/true /tmp/t && /tmp/t && echo GOT /tmp",
 		"echo PATH_add evil > .envrc.new; mkdir -p sub/.vscode; echo evil > sub/.vscode/tasks.json; mkdir -p new/.git/hooks; echo evil > new/.git/hooks/post-checkout; echo 'ref: refs/heads/x' > new/.git/HEAD",
 	)
-	for _, want := range []string{"it runs", "what it made runs too", "a loopback", "left a daemon", "sub/.vscode appeared"} {
+	for _, want := range []string{"it runs", "what it made runs too", "a loopback", "left a daemon", "sub/.vscode was created"} {
 		if !strings.Contains(r.String(), want) {
 			t.Errorf("%q is missing", want)
 		}
@@ -265,7 +265,7 @@ func TestKilledWorks(t *testing.T) {
 	for start := time.Now(); err == nil && len(words) == 0 && time.Since(start) < time.Minute; time.Sleep(10 * time.Millisecond) {
 		words, err = wrap.Sweep(caches)
 	}
-	if err != nil || len(words) != 1 || !strings.Contains(words[0], "b/.envrc appeared") {
+	if err != nil || len(words) != 1 || !strings.Contains(words[0], "b/.envrc was created") {
 		t.Errorf("%q %v", words, err)
 	}
 	if _, err := os.Lstat(filepath.Join(p, "a/.envrc")); err != nil {

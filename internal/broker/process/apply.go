@@ -79,7 +79,7 @@ func (p *program) proposeTable(old string, lines []string, t *broker.Table, use 
 		return json.NewEncoder(p.stdout).Encode(report)
 	}
 	if !report.Changed {
-		fmt.Fprintln(p.stdout, "nothing changes: it is so already")
+		fmt.Fprintln(p.stdout, "nothing to do: this table is already in use")
 		return nil
 	}
 	fmt.Fprintf(p.stdout, "in use: table %.16s…\n", t.Digest)
@@ -100,7 +100,7 @@ func diffLines(old, now []string) string {
 		}
 	}
 	if b.Len() == 0 {
-		return "  the same entries: a value that stands in the file, a comment or the layout changed\n"
+		return "  the same entries: a value in the file, a comment or the layout changed\n"
 	}
 	return b.String()
 }
@@ -110,12 +110,12 @@ func (p *program) askConfirmation() error {
 	if p.yes {
 		return nil
 	}
-	no := bailey.Denied.New("nothing was changed", "say yes, or --yes")
+	no := bailey.Denied.New("nothing was changed", "answer yes, or use --yes")
 	if info, err := p.stdin.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		no.Message = "apply asks at a terminal, and there is none"
+		no.Message = "apply asks for confirmation, but there is no terminal"
 		return no
 	}
-	fmt.Fprint(p.stderr, "Use this? [y/N] ")
+	fmt.Fprint(p.stderr, "Use this table? [y/N] ")
 	line, err := bufio.NewReader(p.stdin).ReadString('\n')
 	if word := strings.ToLower(strings.TrimSpace(line)); err != nil || word != "y" && word != "yes" {
 		return no

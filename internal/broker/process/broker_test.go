@@ -127,7 +127,7 @@ func TestVerbs(t *testing.T) {
 		t.Error(out)
 	}
 	must(t, 0, "apply", "--dir", dir, "--yes")
-	if out := must(t, 0, "apply", "--dir", dir); !strings.Contains(out, "nothing changes") {
+	if out := must(t, 0, "apply", "--dir", dir); !strings.Contains(out, "nothing to do") {
 		t.Error(out)
 	}
 	must(t, 127, "status", "--dir", dir)
@@ -164,7 +164,7 @@ func TestVerbs(t *testing.T) {
 	if err := os.WriteFile(table, old, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := must(t, 1, "serve", "--dir", dir); !strings.Contains(out, "not what was applied") || !strings.Contains(out, "bailey-broker apply") {
+	if out := must(t, 1, "serve", "--dir", dir); !strings.Contains(out, "has changed since it was applied") || !strings.Contains(out, "bailey-broker apply") {
 		t.Error(out)
 	}
 }

@@ -23,8 +23,8 @@ func hardenProcess() (lacks []string, err error) {
 }
 
 func hardeningError(layer string, err error) error {
-	return bailey.Unavailable.Wrap(err, "the broker could not be kept from leaving its memory in a file: "+layer,
-		"start it on a kernel that has this")
+	return bailey.Unavailable.Wrap(err, "cannot prevent core dumps of the broker: "+layer,
+		"use a kernel that supports this")
 }
 
 // notifyReady tells systemd that the socket exists (sd_notify(3)).

@@ -90,7 +90,7 @@ func (p *program) runCommand(args []string) error {
 	}
 	do, ok := verbs[args[0]]
 	if !ok {
-		return usageFault(fmt.Sprintf("%.40q is no verb", args[0]))
+		return usageFault(fmt.Sprintf("%.40q is not a command", args[0]))
 	}
 	if err := p.parseFlags(args[0], args[1:]); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (p *program) parseFlags(verb string, args []string) error {
 		return usageFault(err.Error())
 	}
 	if f.NArg() > 0 {
-		return usageFault(fmt.Sprintf("%s takes no word %.40q", verb, f.Arg(0)))
+		return usageFault(fmt.Sprintf("%s takes no argument %.40q", verb, f.Arg(0)))
 	}
 	var err error
 	p.dir, err = resolveDir(p.dir)
@@ -137,7 +137,7 @@ func resolveDir(named string) (string, error) {
 		if state == "" {
 			home, err := os.UserHomeDir()
 			if err != nil {
-				return "", usageFault("there is no --dir, and no home to look in")
+				return "", usageFault("--dir is missing, and there is no home directory")
 			}
 			state = filepath.Join(home, ".local", "state")
 		}
@@ -159,7 +159,7 @@ func (p *program) serveBroker(ctx context.Context) error {
 		return err
 	}
 	for _, l := range lacks {
-		log.Warn("not had here", "what", l)
+		log.Warn("not available here", "what", l)
 	}
 	s, err := broker.New(broker.Config{Dir: p.dir, Socket: p.socket, Program: version, Log: log,
 		Ready: func(socket string) {
@@ -194,7 +194,7 @@ func (p *program) printStatus(ctx context.Context) error {
 	fmt.Fprintf(p.stdout, "pid %d, uid %d, version %s, protocol %d\nsocket %s\ntable %.16s…, %d loans are open\n",
 		h.PID, h.UID, h.Program, h.Version, socket, h.Table, h.Open)
 	if h.Changed {
-		fmt.Fprintln(p.stdout, "CHANGED: broker.yaml is not what is in use; bailey-broker apply shows the difference")
+		fmt.Fprintln(p.stdout, "CHANGED: broker.yaml differs from the table in use; to see how: bailey-broker apply")
 	}
 	for _, l := range h.Leases {
 		fmt.Fprintln(p.stdout, "lease", l)

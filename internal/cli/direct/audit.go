@@ -38,25 +38,25 @@ func (a *commands) auditVerifyVerb() *cobra.Command {
 	var v verifyFlags
 	cmd := &cobra.Command{
 		Use: "verify [DIR]", Short: "Verify the ledger: reads files only, starts nothing, repairs nothing",
-		Long: `Verify the ledger's chain, that each intent has at most one outcome, and that the plan of each
-cage that an outcome names is there and gives its digest. A plan is redacted where its text would
-have held a secret: its digest cannot be recomputed.
+		Long: `Verify the ledger's chain, that each intent has at most one outcome, and that the jail plan that an
+outcome names is present and matches its digest. A plan is redacted if its text would contain a
+secret: its digest cannot be recomputed.
 
-It reads $BAILEY_HOME/ledger and the checkpoint beside it, or the directory DIR: a copy, read whoever may write
-it. What a gateway would not accept of its own ledger (mode, owner, links) is a note there and no verdict.
+It reads $BAILEY_HOME/ledger and the checkpoint beside it, or the directory DIR: a copy, regardless of who may write
+it. If a gateway would reject its own ledger for mode, owner or links, a note says so; the result does not change.
 
---against holds the ledger against a checkpoint that was kept elsewhere, - is stdin. --key names the log's key as it
-reached you by another way than the ledger: a ledger that has another name or announces other keys does not hold.
-Without --key checkpoints are held against the keys that the ledger announces itself (of the home, those that lie
-beside it too), and "not proved" says that nobody vouched for them. --witness and --quorum say whose
+--against compares the ledger with a checkpoint that was kept elsewhere; - is stdin. --key names the log's key, as
+you got it from a source other than the ledger: verification fails if the ledger has another name or announces other keys.
+Without --key, checkpoints are verified with the keys that the ledger itself announces (for the home, also those
+beside it), and "not proved" says that no other source confirmed them. --witness and --quorum set whose
 cosignatures each checkpoint of --against needs. --receipt verifies a portable receipt and reads no ledger.
 
-It takes no lock and may run while a gateway writes: a last line that is not whole yet is looked at again, and
-is torn only when it has not moved a fifth of a second later.
+It takes no lock and may run while a gateway writes: if the last line is incomplete, it is read again, and
+counts as torn only if it is unchanged a fifth of a second later.
 
-Exit code 1, with the entry and the reason, when it does not hold; 2 when there is nothing to verify. Without a
-witness the log proves order, not honesty: whoever can write the file and has the log's key can write another one
-that verifies. And what did not pass the gate is not in it.`,
+Exit code 1, with the entry and the reason, if verification fails; 2 if there is nothing to verify. Without a
+witness the log proves order, not honesty: anyone who can write the file and has the log's key can write another one
+that verifies. Calls that did not pass the gate are not in it.`,
 		Example: "  bailey audit verify --against morning --key bailey/castle/…+a46ec510+AYqI…",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -72,7 +72,7 @@ that verifies. And what did not pass the gate is not in it.`,
 	f.StringArrayVar(&v.keys, "key", nil, "a `key` of the log, as bailey audit key prints it; may be repeated")
 	f.StringArrayVar(&v.witnesses, "witness", nil, "the `key` of a witness; may be repeated")
 	f.IntVar(&v.quorum, "quorum", allWitnesses,
-		"how many of the witnesses have to have cosigned; all of them unless said")
+		"how many of the witnesses must have cosigned (default all)")
 	f.Lookup("quorum").DefValue = "all"
 	f.StringVar(&v.receipt, "receipt", "", "verify a portable receipt, a `file`")
 	return cmd
@@ -96,11 +96,11 @@ func (v verifyFlags) buildTrust() (t audit.Trust, err error) {
 	switch {
 	case err != nil, v.quorum == allWitnesses:
 	case v.quorum < 0:
-		err = bailey.Invalid.Errorf("give the number of witnesses that have to have cosigned",
-			"--quorum %d is less than none", v.quorum)
+		err = bailey.Invalid.Errorf("give the number of witnesses that must have cosigned",
+			"--quorum %d is negative", v.quorum)
 	case v.quorum > len(t.Witnesses):
 		err = bailey.Invalid.Errorf("name each witness with --witness KEY",
-			"--quorum %d wants more witnesses than the %d that are named", v.quorum, len(t.Witnesses))
+			"--quorum %d is more than the %d witnesses named", v.quorum, len(t.Witnesses))
 	}
 	return t, err
 }
@@ -110,11 +110,11 @@ func parseKeys(flag string, texts []string, witness bool) ([]audit.Key, error) {
 	for _, text := range texts {
 		k, err := audit.ParseKey(strings.TrimSpace(text))
 		if err == nil && k.Witness() != witness {
-			err = errors.New("it is the other kind of key: a log signs, a witness cosigns")
+			err = errors.New("it is the wrong kind of key: a log signs, a witness cosigns")
 		}
 		if err != nil {
-			return nil, bailey.Invalid.Wrap(err, flag+" "+terminal.Shown(text)+" is no such key",
-				"a log's is what bailey audit key prints, a witness's what bailey audit witness --show prints")
+			return nil, bailey.Invalid.Wrap(err, flag+" "+terminal.Shown(text)+" is not such a key",
+				"use the output of bailey audit key, or for a witness of bailey audit witness --show")
 		}
 		keys = append(keys, k)
 	}
@@ -205,7 +205,7 @@ func (a *commands) readInput(name string, most int64) ([]byte, error) {
 // verifyReceipt verifies a portable receipt.
 func (a *commands) verifyReceipt(v verifyFlags, args []string) error {
 	t, err := v.buildTrust()
-	const use = "bailey audit verify --receipt FILE --key KEY"
+	const use = "run bailey audit verify --receipt FILE --key KEY"
 	switch {
 	case err != nil:
 		return err
@@ -213,9 +213,9 @@ func (a *commands) verifyReceipt(v verifyFlags, args []string) error {
 		return bailey.Invalid.New("a portable receipt is verified without a ledger: leave out "+terminal.Shown(args[0]),
 			use)
 	case len(v.against) > 0:
-		return bailey.Invalid.New("a portable receipt carries its checkpoint: leave out --against", use)
+		return bailey.Invalid.New("a portable receipt contains its checkpoint: leave out --against", use)
 	case len(t.Keys) == 0:
-		return bailey.Invalid.New("a portable receipt is verified with the log's key, and no --key was given", use)
+		return bailey.Invalid.New("--key is missing: a portable receipt is verified with the log's key", use)
 	}
 	text, err := a.readInput(v.receipt, audit.MaxReceipt)
 	if err != nil {
@@ -223,20 +223,20 @@ func (a *commands) verifyReceipt(v verifyFlags, args []string) error {
 	}
 	found, err := audit.VerifyReceipt(text, t)
 	if err != nil {
-		return bailey.Conflict.Wrap(err, "the receipt does not hold",
-			"look at the key first; then ask for the receipt anew: bailey audit prove RECEIPT")
+		return bailey.Conflict.Wrap(err, "the receipt is invalid",
+			"check the key first; then request the receipt again: bailey audit prove RECEIPT")
 	}
 	return a.shownReceipt(found)
 }
 
 func (a *commands) shownReceipt(v audit.Verified) error {
 	open := []string{
-		"a receipt cannot show that a call has no outcome, nor that the log's key was not changed later",
-		"a body kept in blobs/ was not looked at: it may be missing or changed",
-		"what did not pass the gate is not in the log",
+		"a receipt cannot show that a call has no outcome, or that the log's key was not changed later",
+		"a body in blobs/ was not checked: it may be missing or changed",
+		"calls that did not pass the gate are not in the log",
 	}
 	if len(v.Cosignatures) == 0 {
-		open = append(open, "no witness that you named cosigned it: it proves order, not honesty")
+		open = append(open, "no named witness cosigned it: it proves order, not honesty")
 	}
 	said := map[string]any{"ok": true, "receipt": v.Intent.Receipt, "checkpoint": v.Signed,
 		"intent": v.Intent.Data, "outcome": v.Outcome.Data,
@@ -262,12 +262,12 @@ func (a *commands) auditCheckpointVerb() *cobra.Command {
 	var since int64
 	cmd := &cobra.Command{
 		Use: "checkpoint", Short: "Sign a checkpoint of the ledger and print it",
-		Long: `Sign what the ledger holds now and print that: a note of some two hundred bytes (c2sp.org/tlog-checkpoint). Keep it
-where the gateway's machine cannot reach. Held against it, the ledger shows later whether it was cut, put back or written
-anew: bailey audit verify --against FILE. It becomes the home's newest, and the log never signs less.
+		Long: `Sign the current state of the ledger and print the checkpoint: a note of about two hundred bytes (c2sp.org/tlog-checkpoint). Keep it
+where the gateway's machine cannot write. Later, bailey audit verify --against FILE shows whether the ledger was cut, restored or
+rewritten. The checkpoint becomes the newest of the home, and the log never signs a smaller one.
 
---witness asks a witness to cosign it, and --witness-key names the key that must have: a cosignature that nobody
-verified is not kept. --since N prints what a witness that saw N entries has to be given, for bailey audit witness.`,
+--witness asks a witness to cosign it, and --witness-key names the witness's key: an unverified cosignature
+is not kept. --since N prints the request for a witness that saw N entries, for bailey audit witness.`,
 		Example: "  bailey audit checkpoint > checkpoint-$(date -I)",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -276,11 +276,11 @@ verified is not kept. --since N prints what a witness that saw N entries has to 
 				return err
 			}
 			if since < 0 && cmd.Flags().Changed("since") {
-				return bailey.Invalid.Errorf("give how many entries the witness saw, 0 for one that saw none",
-					"--since %d is less than no entries", since)
+				return bailey.Invalid.Errorf("give the number of entries that the witness saw; 0 if it saw none",
+					"--since %d is negative", since)
 			}
 			if len(urls) > 0 && len(witnesses) == 0 {
-				return bailey.Invalid.New("a witness without its key",
+				return bailey.Invalid.New("the witness's key is missing",
 					"add --witness-key KEY, as bailey audit witness --show prints it")
 			}
 			return a.signCheckpoint(cmd.Context(), urls, witnesses, since)
@@ -326,19 +326,19 @@ func (a *commands) auditKeyVerb() *cobra.Command {
 	var rotate bool
 	cmd := &cobra.Command{
 		Use: "key", Short: "Show the public key of the log, for auditors",
-		Long: `Show the public key with which the log signs its checkpoints. It is made at first use and announced in the ledger. Hand it
-to auditors by another way than the ledger.
+		Long: `Show the public key with which the log signs its checkpoints. It is created at first use and announced in the ledger. Give it
+to auditors by a way other than the ledger.
 
---rotate has the log sign with another key from now on. The ledger records the change, signed by the key before, whose
-private half is removed; who trusts the first key trusts those after it. Where settings.yaml says checkpointKey, a home's key
-is followed by one of the broker's, and that one by none. An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+With --rotate, the log signs with a new key from now on. The ledger records the change, signed by the previous key,
+whose private half is removed; trust in the first key extends to its successors. If settings.yaml sets checkpointKey, a key of the home
+is replaced by one of the broker's, which cannot be rotated. This is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var k apitype.KeyReply
 			var err error
 			if rotate {
 				k, err = cli.Operate(cmd.Context(), a.App, "audit key --rotate", apitype.RotateCheckpointKey, localapi.None{},
-					"Have the log sign with another key from now on?")
+					"Sign with a new key from now on?")
 			} else {
 				k, err = cli.Ask(cmd.Context(), a.App, apitype.ShowCheckpointKey, localapi.None{})
 			}
@@ -348,20 +348,20 @@ is followed by one of the broker's, and that one by none. An operator verb: it w
 			return a.PrintLine(k, "%v\n", k.Key)
 		},
 	}
-	cmd.Flags().BoolVar(&rotate, "rotate", false, "sign with another key from now on")
-	return a.YesFlag(cmd, "do not ask")
+	cmd.Flags().BoolVar(&rotate, "rotate", false, "sign with a new key from now on")
+	return a.YesFlag(cmd, "do not ask for confirmation")
 }
 
 func (a *commands) auditProveVerb() *cobra.Command {
 	return cli.QueryVerb(a.App, &cobra.Command{
 		Use: "prove RECEIPT", Short: "Print a receipt that can be verified without the ledger",
-		Long: `Print a portable receipt: the receipt's entries, each with the proof that it stands in the ledger, and the checkpoint that
-signs that. Whoever has the log's key verifies it with nothing else: bailey audit verify --receipt FILE --key KEY.
+		Long: `Print a portable receipt: the receipt's entries, each with the proof that it is in the ledger, and a signed checkpoint. With
+the log's key alone anyone can verify it: bailey audit verify --receipt FILE --key KEY.
 
-It takes the newest checkpoint that is kept and has the receipt in it, one that witnesses cosigned before another. Where there
-is none it signs one, as bailey audit checkpoint does: the newest that carries cosignatures is kept beside it.`,
+It uses the newest stored checkpoint that covers the receipt, preferring one with cosignatures. If there is none,
+it signs one, as bailey audit checkpoint does: the newest one with cosignatures is kept beside it.`,
 		Example: "  bailey audit prove r-… > receipt",
-		Args:    cli.OneArg("a receipt, as bailey receipts list shows them"),
+		Args:    cli.OneArg("a receipt, as in bailey receipts list"),
 	}, apitype.ProveReceipt, cli.OneID, func(w io.Writer, r apitype.ProofReply) { fmt.Fprint(w, r.Receipt) })
 }
 
@@ -381,7 +381,7 @@ type verifyResult struct {
 func newVerifyResult(r audit.Report, own bool, notes []string) verifyResult {
 	out := verifyResult{Report: r, Proves: []string{}, LeavesOpen: r.LeavesOpen(), Notes: notes}
 	if own && len(r.Held) > 0 {
-		out.LeavesOpen = append([]string{"nobody vouched for the log's key: it is one that the ledger announces or that lies beside it, and whoever wrote them chose it; give --key"}, out.LeavesOpen...)
+		out.LeavesOpen = append([]string{"no other source confirmed the log's key: it comes from the ledger or from beside it, so the writer of these files chose it; give --key"}, out.LeavesOpen...)
 	}
 	if r.OK {
 		out.Proves = r.Proves()
@@ -394,7 +394,7 @@ func newVerifyResult(r audit.Report, own bool, notes []string) verifyResult {
 func (a *commands) printVerdict(dir string, r verifyResult) error {
 	if !r.OK && r.FirstBad.Reason == audit.Empty && r.Segments == 0 {
 		r.Error, r.Why, r.Hint = bailey.NotFound, "there is no ledger in "+
-			dir, "a home has one after its first call; bailey audit verify DIR looks elsewhere"
+			dir, "make a call first, which creates one; or verify another directory: bailey audit verify DIR"
 	}
 	err := cli.PrintAnswer(a.App, r, a.printResult)
 	return cli.ExitUnless(r.OK, apitype.ExitDenied, err)
@@ -428,22 +428,22 @@ func (a *commands) printResult(w io.Writer, r verifyResult) {
 func cureOf(bad *audit.Bad) string {
 	switch bad.Reason {
 	case audit.Unsigned:
-		return "look at that file, and give --key the key that signed it, as it reached you by another way than the ledger"
+		return "check that file, and give --key the key that signed it, from a source other than the ledger"
 	case audit.Unwitnessed:
-		return "give --against a checkpoint that the witnesses cosigned, and each one's key with --witness"
+		return "give --against a checkpoint that the witnesses cosigned, and each witness's key with --witness"
 	case audit.Truncated, audit.Rollback:
-		return "keep ledger and checkpoint as they are, both: more entries were signed than are there; ask who can write the ledger where they are"
+		return "keep both ledger and checkpoint unchanged: more entries were signed than are present; find out who can write the ledger"
 	case audit.Replaced:
-		return "look first whether ledger, key and checkpoint belong together; if they should, keep them as they are: the ledger was exchanged"
+		return "check whether ledger, key and checkpoint belong together; if they do, keep them unchanged: the ledger was replaced"
 	case audit.Forked:
-		return "keep ledger and checkpoint as they are, both: they are two histories under one name, and the log's key signed one of them"
+		return "keep both ledger and checkpoint unchanged: they are two histories under one name, and the log's key signed one of them"
 	case audit.Torn:
-		return "it may be a crash's: the next start of the gateway keeps these bytes aside, cuts them off and records that; of a copy ask for another"
+		return "if a crash caused it, the next start of the gateway saves these bytes, cuts them off and records that; if this is a copy, get another"
 	case audit.Empty:
-		return "somebody emptied it: keep it as it is and compare it with a copy"
+		return "the ledger was emptied: keep it unchanged and compare it with a copy"
 	}
 	if bad.Reason == audit.Rekeyed && bad.Segment == 0 {
-		return "look first whether it is the right key; if it is, keep the ledger as it is: it is not the one that this key signs for"
+		return "check whether it is the right key; if it is, keep the ledger unchanged: this key signs for another ledger"
 	}
-	return "keep the file as it is and compare it with another copy, made byte for byte"
+	return "keep the file unchanged and compare it with another byte-for-byte copy"
 }

@@ -37,18 +37,18 @@ func (a *commands) auditWitnessVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "witness --name NAME --key-file FILE --seen FILE --key KEY [REQUEST]",
 		Short: "Cosign checkpoints of logs on other machines",
-		Long: `Be a witness (c2sp.org/tlog-witness): cosign a log's checkpoint when it goes on from what was seen of that log last, and never
-one that has fewer entries or others. Run it where who can write the log cannot.
+		Long: `Run a witness (c2sp.org/tlog-witness): it cosigns a log's checkpoint if it extends the last one seen of that log, and
+refuses one that has fewer or other entries. Run it on a machine that the writers of the log cannot access.
 
-REQUEST is what bailey audit checkpoint --since N printed; the checkpoint is printed with the cosignature. With --listen it
-answers POST /add-checkpoint instead, on a loopback address, or with a certificate anywhere. What was seen is in the file
---seen before anybody gets a signature: a witness that lost it needs another key. The key is made when it first cosigns
-or listens, in a directory of its own of mode 0700 (mkdir -m 700); --show makes nothing. A log that changed its key wants
-the new one given beside the old, --key twice. It needs no gateway and no home.`,
+REQUEST is the output of bailey audit checkpoint --since N; the checkpoint is printed with the cosignature. With --listen it
+answers POST /add-checkpoint instead, on a loopback address, or with a certificate on any. The file --seen records each
+checkpoint before the cosignature is given: if the file is lost, the witness needs a new key. The key is created when it
+first cosigns or listens, in a directory of its own of mode 0700 (mkdir -m 700); --show creates nothing. After a log changed its key, give
+both keys, --key twice. It needs no gateway and no home.`,
 		Example: "  bailey audit witness --name witness.example/w --key-file w/key --seen w/seen --key KEY --listen 127.0.0.1:7070",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.After = "what it saw last is in " + terminal.Shown(v.seen) + ": start it again with that"
+			a.After = "its record is in " + terminal.Shown(v.seen) + ": start it again with that file"
 			w, key, err := v.loadWitness()
 			switch {
 			case err != nil:
@@ -65,14 +65,14 @@ the new one given beside the old, --key twice. It needs no gateway and no home.`
 			case len(args) == 1:
 				return a.cosignFile(cmd.Context(), w, args[0])
 			}
-			return bailey.Invalid.New("a witness is given a request, or listens",
-				"name the file that bailey audit checkpoint --since N printed, or give --listen")
+			return bailey.Invalid.New("a request or --listen is missing",
+				"name the file with the output of bailey audit checkpoint --since N, or give --listen")
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&v.name, "name", "", "the witness's `name`, such as a host and path that are yours")
-	f.StringVar(&v.file, "key-file", "", "its private key, a `file`; made when missing")
-	f.StringVar(&v.seen, "seen", "", "the `file` of what it saw last")
+	f.StringVar(&v.name, "name", "", "the witness's `name`, for example a host and path that you own")
+	f.StringVar(&v.file, "key-file", "", "its private key, a `file`; created if missing")
+	f.StringVar(&v.seen, "seen", "", "the `file` with its record")
 	f.StringArrayVar(&v.keys, "key", nil, "the `key` of a log; may be repeated")
 	f.StringVar(&v.listen, "listen", "", "the `address` to listen on")
 	f.StringVar(&v.cert, "tls-cert", "", "a certificate, PEM `file`")
@@ -84,8 +84,8 @@ the new one given beside the old, --key twice. It needs no gateway and no home.`
 func (v witnessFlags) loadWitness() (*witness.Witness, audit.Key, error) {
 	var none audit.Key
 	if v.name == "" || v.file == "" || v.seen == "" && !v.show || (v.cert == "") != (v.key == "") {
-		return nil, none, bailey.Invalid.New("a witness has a name, a key's file and a file of what it saw; a certificate has a key",
-			"bailey audit witness --name NAME --key-file FILE --seen FILE --key KEY")
+		return nil, none, bailey.Invalid.New("--name, --key-file and --seen are required, and --cert needs a key",
+			"use: bailey audit witness --name NAME --key-file FILE --seen FILE --key KEY")
 	}
 	keys, err := parseKeys("--key", v.keys, false)
 	if err != nil {
@@ -129,15 +129,15 @@ func (v witnessFlags) loadPrivateKey() (crypto.Signer, error) {
 	}
 	_, old := os.Lstat(v.seen)
 	if err == nil && errors.Is(old, fs.ErrNotExist) {
-		return nil, bailey.Conflict.New("there is the witness's key, "+terminal.Shown(v.file)+", and no record of what it saw, "+terminal.Shown(v.seen),
-			"look at the paths; a witness that forgot begins anew, with another name and key; a key that never signed begins with {} in that file")
+		return nil, bailey.Conflict.New("there is a key of the witness, "+terminal.Shown(v.file)+", but no record, "+terminal.Shown(v.seen),
+			"check the paths; if the record is lost, use a new name and key; for a key that never signed, write {} to that file")
 	}
 	if !errors.Is(err, bailey.NotFound) {
 		return private, err
 	}
 	if old == nil {
-		return nil, bailey.Conflict.New("there is a record of what the witness saw, "+terminal.Shown(v.seen)+", and no key "+terminal.Shown(v.file),
-			"look at the paths; a witness that lost its key begins anew, with another name and another file")
+		return nil, bailey.Conflict.New("there is a record of the witness, "+terminal.Shown(v.seen)+", but no key "+terminal.Shown(v.file),
+			"check the paths; if the key is lost, use a new name and another file")
 	}
 	if private, err = files.Named(name); err != nil {
 		return nil, err
@@ -208,6 +208,6 @@ func collectCosignature(ctx context.Context, c *localapi.Client, at string, witn
 		*r = kept
 		return nil
 	}
-	return bailey.Unavailable.New("the witness at "+terminal.Shown(at)+" says each time that it saw another size",
-		"ask again; another may ask it for the same log")
+	return bailey.Unavailable.New("the witness at "+terminal.Shown(at)+" reports another size each time",
+		"ask again; another client may be asking it for the same log")
 }

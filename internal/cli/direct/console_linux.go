@@ -34,7 +34,7 @@ func openConsole(in, out *os.File) (*console, error) {
 	if !ok {
 		c.master.Close()
 		c.slave.Close()
-		return nil, errors.New("stdin is no terminal")
+		return nil, errors.New("stdin is not a terminal")
 	}
 	Ioctl(c.slave, syscall.TCSETS, unsafe.Pointer(&before))
 	c.copyWindowSize(in)

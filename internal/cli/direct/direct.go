@@ -34,7 +34,7 @@ func findSubcommand(root *cobra.Command, name string) *cobra.Command {
 			return c
 		}
 	}
-	panic("there is no command " + name)
+	panic("unknown command " + name)
 }
 
 // Begun reports whether the directory holds a ledger.
@@ -51,7 +51,7 @@ func (Work) Ledger(a *cli.App, dir string, copied bool) (cli.ReceiptReader, erro
 		return nil, err
 	}
 	if r.Progress = a.Progress("reading the ledger"); copied && r.Rest > 0 {
-		fmt.Fprintf(a.Stderr, "bailey: the last %d bytes are no whole line and are left out: bailey audit verify tells more\n", r.Rest)
+		fmt.Fprintf(a.Stderr, "bailey: the last %d bytes are an incomplete line and are left out: bailey audit verify tells more\n", r.Rest)
 	}
 	return r, nil
 }

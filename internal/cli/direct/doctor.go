@@ -40,8 +40,8 @@ func (a *commands) doctorVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Test everything that calls need, and say how to fix what is missing",
 		Args: cobra.NoArgs,
-		Long: `Test everything a call needs by using it: the home, the gateway, the ledger's disk, each layer of the cage, the
-tools, and the client's side. It starts no gateway; what it writes to try the disk, it takes away again. Exit code 1 when something that calls need is missing; a warning is no reason to fail.`,
+		Long: `Test everything that calls need by using it: the home, the gateway, the ledger's disk, each layer of the jail, the
+tools, and the client's configuration. It starts no gateway, and removes its test files. Exit code 1 if something that calls need is missing; warnings do not count.`,
 		PreRun: a.Warn,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := localapi.FindHome()
@@ -101,7 +101,7 @@ func missingFinding(name, tried, cure string) apitype.Finding {
 func errorFinding(name string, s apitype.State, tried string, err error) apitype.Finding {
 	cure := bailey.HintOf(err)
 	if cure == "" {
-		cure = "docs/operations.md lists errors and their cures"
+		cure = "see docs/operations.md for errors and their fixes"
 	}
 	return apitype.Finding{Name: name, State: s, Tried: tried + ": " + err.Error(), Cure: cure}
 }
@@ -114,11 +114,11 @@ func examineGateway(s apitype.Status, err error) apitype.Finding {
 	case err != nil:
 		return errorFinding("gateway", apitype.Missing, tried, err)
 	case !s.Running:
-		return goodFinding("gateway", "none is running; the next call starts one, if nothing here is missing")
+		return goodFinding("gateway", "none is running; the next call starts one if everything here passes")
 	case s.Gateway.Version != apitype.Version:
 		return warningFinding("gateway",
 			fmt.Sprintf("%s: it is version %s, this program is %s", tried, s.Gateway.Version, apitype.Version),
-			"bailey gateway stop ends it; the next call starts this version")
+			"run bailey gateway stop; the next call starts this version")
 	}
 	return goodFinding("gateway",
 		fmt.Sprintf("%s: pid %d, version %s, protocol %d", tried, s.Gateway.PID, s.Gateway.Version, s.Gateway.Protocol))
@@ -164,7 +164,7 @@ func examineCages(ctx context.Context) (cages, tools []apitype.Finding) {
 	}
 	if len(absent) > 0 { // optional: only users of their capabilities need them
 		tools = append(tools, infoFinding("tools",
-			"looked where cages look for programs: not here are "+strings.Join(absent, ", ")+", and agents are not offered what runs them",
+			"searched the directories of programs; not found: "+strings.Join(absent, ", ")+", so agents are not offered the capabilities that need them",
 			""))
 	}
 	return cages, tools
@@ -185,7 +185,7 @@ func newCageFinding(l jail.Layer) apitype.Finding {
 // examineTool plans a call of a tool. The tool must be found and read with its libraries, and only root may be able to
 // write it.
 func examineTool(ctx context.Context, j *jail.Jail, command string) apitype.Finding {
-	name, tried := "tool "+command, "planned a call of it"
+	name, tried := "tool "+command, "planned a call with it"
 	run, err := j.Plan(ctx, bailey.Job{Command: command})
 	if err != nil {
 		return errorFinding(name, apitype.Missing, tried, err)
@@ -203,14 +203,14 @@ func examineHome(home localapi.Home) apitype.Finding {
 		parent := nearestExisting(dir)
 		if err := roomFor(parent); err != nil {
 			return missingFinding(name,
-				fmt.Sprintf("%s does not exist, and cannot be made in %s: %v", dir, parent, err),
-				"set BAILEY_HOME to a directory you may write")
+				fmt.Sprintf("%s does not exist and cannot be created in %s: %v", dir, parent, err),
+				"set BAILEY_HOME to a directory that you can write")
 		}
-		return goodFinding(name, fmt.Sprintf("%s does not exist yet; the first call makes it in %s", dir, parent))
+		return goodFinding(name, fmt.Sprintf("%s does not exist yet; the first call creates it in %s", dir, parent))
 	}
 	if err != nil {
-		return missingFinding(name, fmt.Sprintf("looked at %s: %v", dir, err),
-			"set BAILEY_HOME to a directory you may write")
+		return missingFinding(name, fmt.Sprintf("examined %s: %v", dir, err),
+			"set BAILEY_HOME to a directory that you can write")
 	}
 	if !info.IsDir() {
 		return missingFinding(name, dir+" is not a directory", "move it away, or set BAILEY_HOME")
@@ -220,14 +220,14 @@ func examineHome(home localapi.Home) apitype.Finding {
 	}
 	if err := checkWritable(dir); err != nil {
 		return missingFinding(name, fmt.Sprintf("%s cannot be written: %v", dir, err),
-			"mount it read-write, chmod 700 it, or set BAILEY_HOME to a directory you may write")
+			"mount it read-write, chmod 700 it, or set BAILEY_HOME to a directory that you can write")
 	}
-	return goodFinding(name, dir+" is yours alone, and can be written")
+	return goodFinding(name, dir+" is private, and can be written")
 }
 
 // examineSocket creates a socket next to the gateway's socket and removes it. Not every file system supports sockets.
 func examineSocket(home localapi.Home) []apitype.Finding {
-	const name, tried = "socket", "made a socket in the home and connected to it"
+	const name, tried = "socket", "created a socket in the home and connected to it"
 	dir, err := os.Open(string(home))
 	if err != nil {
 		return nil // does not exist yet
@@ -279,12 +279,12 @@ func examineLedger(home localapi.Home) []apitype.Finding {
 	frail, err := ledger.Durability(dir)
 	switch {
 	case err != nil:
-		found = append(found, errorFinding("ledger durable", apitype.Missing, "asked for the file system", err))
+		found = append(found, errorFinding("ledger durable", apitype.Missing, "identified the file system", err))
 	case frail != "":
 		found = append(found, warningFinding("ledger durable", frail,
 			"keep BAILEY_HOME on a local disk: ext4, xfs or btrfs"))
 	default:
-		found = append(found, goodFinding("ledger durable", "the file system of "+dir+" keeps what was synced"))
+		found = append(found, goodFinding("ledger durable", "the file system of "+dir+" keeps synced data"))
 	}
 	if dir != home.Ledger() && dir != string(home) {
 		return found // nothing may be written outside the home
@@ -299,10 +299,10 @@ func examineChain(dir string) apitype.Finding {
 	case err != nil:
 		return errorFinding(name, apitype.Missing, "verified "+dir, err)
 	case report.Segments == 0:
-		return goodFinding(name, dir+" is empty; the first call begins it")
+		return goodFinding(name, dir+" is empty; the first call fills it")
 	case !report.OK:
 		return missingFinding(name, fmt.Sprintf("verified %s: %v", dir, report.FirstBad),
-			"a torn tail is repaired at the next start; otherwise keep it, compare it with a copy, and move "+dir+" aside to begin a new one")
+			"restart the gateway if the tail is torn; otherwise keep it, compare it with a copy, and move "+dir+" aside to start a new one")
 	}
 	return goodFinding(name, fmt.Sprintf("verified %s: %d entries, head %.16s…", dir, report.Entries, report.Head))
 }
@@ -322,7 +322,7 @@ func examineSpace(dir string) apitype.Finding {
 	}
 	if free < dayBytes {
 		return warningFinding(name, fmt.Sprintf("%s; %d KiB are free", tried, free>>10),
-			"free some space where BAILEY_HOME is")
+			"free some space in BAILEY_HOME")
 	}
 	return goodFinding(name, tried)
 }
@@ -330,42 +330,42 @@ func examineSpace(dir string) apitype.Finding {
 func diskCure(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return "free some space, or raise the quota, where BAILEY_HOME is"
+		return "free some space, or raise the quota, in BAILEY_HOME"
 	case errors.Is(err, syscall.EOPNOTSUPP), errors.Is(err, syscall.ENOSYS):
 		return "the file system cannot reserve space: keep BAILEY_HOME on ext4, xfs, btrfs or tmpfs"
 	case errors.Is(err, syscall.EFBIG):
 		return "raise the limit on file sizes (ulimit -f)"
 	case errors.Is(err, syscall.EROFS):
-		return "mount it read-write, or set BAILEY_HOME to a directory that you may write"
+		return "mount it read-write, or set BAILEY_HOME to a directory that you can write"
 	}
-	return "look at the disk and the kernel's log, or set BAILEY_HOME to a directory that you may write"
+	return "check the disk and the kernel's log, or set BAILEY_HOME to a directory that you can write"
 }
 
 // examinePolicy reports whether the policy that was applied last can be used, and whether its files are unchanged. If
 // no gateway runs, it loads the policy as the next gateway would.
 func examinePolicy(home localapi.Home, s apitype.Status) []apitype.Finding {
-	const name, tried = "policy", "held what was applied last against its files"
+	const name, tried = "policy", "compared the applied policy with its files"
 	if !s.Running {
 		if !ledger.Begun(home.Ledger()) {
-			return []apitype.Finding{goodFinding(name, "nobody applied one: the policy that is built in holds")}
+			return []apitype.Finding{goodFinding(name, "none was applied: the built-in policy is in force")}
 		}
 		if err := server.StandIn(home, &s); err != nil {
-			return []apitype.Finding{errorFinding(name, apitype.Missing, "loaded what was applied last", err)}
+			return []apitype.Finding{errorFinding(name, apitype.Missing, "loaded the applied policy", err)}
 		}
 	}
 	var found []apitype.Finding
 	if s.Killed != nil {
 		found = append(found, missingFinding("kill switch", apitype.KilledText(*s.Killed),
-			"bailey resume, when the reason is gone"))
+			"run bailey resume when the cause is gone"))
 	}
 	switch {
 	case s.Fault != "":
-		found = append(found, missingFinding(name, s.Fault, "bailey policy check, then bailey policy apply"))
+		found = append(found, missingFinding(name, s.Fault, "run bailey policy check, then bailey policy apply"))
 	case s.Drift != "":
 		found = append(found, warningFinding(name, tried+": "+s.Drift,
-			"bailey policy apply shows the difference and applies it; or put the files back"))
+			"run bailey policy apply to see the difference and apply it, or restore the files"))
 	case s.Applied == nil || s.Applied.Dir == "":
-		found = append(found, goodFinding(name, "nobody applied one: the policy that is built in holds"))
+		found = append(found, goodFinding(name, "none was applied: the built-in policy is in force"))
 	default:
 		found = append(found, goodFinding(name,
 			fmt.Sprintf("%s: %s of %s", tried, apitype.Counts(s.Applied.Rules, "rule"), s.Applied.Dir)))
@@ -396,7 +396,7 @@ func examineAgents(agents []apitype.AgentStatus) (found []apitype.Finding) {
 
 // examineHooks reports whether the applied hooks can be used, and whether the file is unchanged.
 func examineHooks(home localapi.Home, s apitype.Status) []apitype.Finding {
-	const name, tried = "hooks", "held what was applied last against " + apitype.HooksName
+	const name, tried = "hooks", "compared the applied hooks with " + apitype.HooksName
 	st := s.Hooks
 	if !s.Running {
 		b, err := server.StandInHooks(home)
@@ -409,14 +409,14 @@ func examineHooks(home localapi.Home, s apitype.Status) []apitype.Finding {
 	case st == nil:
 		return nil
 	case st.Fault != "":
-		return []apitype.Finding{missingFinding(name, st.Fault, "bailey hooks reload")}
+		return []apitype.Finding{missingFinding(name, st.Fault, "run bailey hooks reload")}
 	case st.Drift != "":
 		return []apitype.Finding{warningFinding(name, tried+": "+st.Drift,
-			"bailey hooks reload shows the difference and applies it; or put the file back")}
+			"run bailey hooks reload to see the difference and apply it, or restore the file")}
 	case jail.Bare:
 		return []apitype.Finding{warningFinding(name,
-			"this platform has no cage: hooks that are to have one do not start",
-			`"sandbox": false lets one run with all your rights`)}
+			"this platform has no jail: hooks that require one do not start",
+			`set "sandbox": false to run a hook with all your rights`)}
 	}
 	return []apitype.Finding{goodFinding(name, tried+": "+apitype.Counts(st.Applied.Hooks, "hook"))}
 }
@@ -428,21 +428,21 @@ func examineNotify(s apitype.Status) []apitype.Finding {
 	if n == nil {
 		return nil
 	}
-	tried := "looked at how people are told of questions: " + n.Summary()
+	tried := "checked how people are notified of questions: " + n.Summary()
 	bad := slices.ContainsFunc(n.Ways,
 		func(w notify.State) bool { return w.Absent != "" || w.Dropped > 0 || w.Failed > 0 && w.Last != "" })
 	switch {
 	case n.Fault != "":
 		return []apitype.Finding{warningFinding(name, tried,
-			"bailey notify key makes the key; bailey notify test tries it")}
+			"run bailey notify key to create the key; bailey notify test to try it")}
 	case bad:
-		return []apitype.Finding{warningFinding(name, tried, "bailey notify test says what is wrong now")}
+		return []apitype.Finding{warningFinding(name, tried, "run bailey notify test to see the current error")}
 	case len(n.Ways) > 0:
 		return []apitype.Finding{goodFinding(name, tried)}
 	case n.Asks > 0:
 		return []apitype.Finding{warningFinding(name,
-			fmt.Sprintf("%s, and %s of the policy can ask: a question waits until somebody looks", tried, apitype.Counts(n.Asks, "rule")),
-			"write notify: {desktop: true} or a webhook's url into "+settings.FileName+", then bailey init --apply (docs/notify.md)")}
+			fmt.Sprintf("%s, and %s of the policy can ask: a question waits until a person looks for it", tried, apitype.Counts(n.Asks, "rule")),
+			"write notify: {desktop: true} or a webhook's url into "+settings.FileName+", then run bailey init --apply (docs/notify.md)")}
 	}
 	return nil
 }
@@ -455,7 +455,7 @@ func examinePacks(home localapi.Home, s apitype.Status) (list []apitype.Finding)
 	if !s.Running && ledger.Begun(home.Ledger()) {
 		known, err := server.Replayed(home)
 		if err != nil {
-			return []apitype.Finding{errorFinding(name, apitype.Missing, "read what is installed", err)}
+			return []apitype.Finding{errorFinding(name, apitype.Missing, "read the installed packs", err)}
 		}
 		_, found = packstore.LoadInstalled(home, known.Packs)
 	}
@@ -472,11 +472,11 @@ func examinePacks(home localapi.Home, s apitype.Status) (list []apitype.Finding)
 // examineProfiles returns the doctor's finding about the profiles in use. If no gateway is running, it examines the
 // profiles that the next gateway would use.
 func examineProfiles(home localapi.Home, s apitype.Status) []apitype.Finding {
-	const name, tried = "profiles", "held what is in use against its files"
+	const name, tried = "profiles", "compared the active profiles with their files"
 	if !s.Running && ledger.Begun(home.Ledger()) {
 		l, err := server.Replayed(home)
 		if err != nil {
-			return []apitype.Finding{errorFinding(name, apitype.Missing, "read what was put to use last", err)}
+			return []apitype.Finding{errorFinding(name, apitype.Missing, "read the active profiles", err)}
 		}
 		homes := workspace.Homes()
 		s.Profile = server.ProfileStatus(gateway.OpenProfiles(home,

@@ -28,8 +28,8 @@ func examineWorkspace(home localapi.Home, here string, s apitype.Status) apitype
 	why := s.Workspace
 	if _, err := os.Lstat(filepath.Join(string(home), settings.FileName)); !s.Running && err == nil {
 		return warningFinding(name,
-			"the home names workspaces, and no gateway runs that would say whether this is one",
-			"bailey run system.date starts one; then ask again")
+			"the home names workspaces, and no gateway is running to tell whether this is one",
+			"run bailey run system.date to start one; then try again")
 	}
 	if !s.Running {
 		homes := workspace.Homes()
@@ -38,10 +38,10 @@ func examineWorkspace(home localapi.Home, here string, s apitype.Status) apitype
 		}
 	}
 	if why != "" {
-		return warningFinding(name, "calls that take a path are refused from here: "+why,
-			"start from a directory that is a workspace, or do what the refusal says")
+		return warningFinding(name, "calls with paths are refused from here: "+why,
+			"start from a directory that is a workspace, or follow the hint")
 	}
-	return goodFinding(name, here+" serves as a workspace")
+	return goodFinding(name, here+" is used as the workspace")
 }
 
 // examineProgram compares this program with the one that agents and shells would start by name.
@@ -49,20 +49,20 @@ func examineProgram() apitype.Finding {
 	const name = "program"
 	own, err := cli.StatSelf()
 	if err != nil {
-		return errorFinding(name, apitype.Warning, "looked at this program's own file", err)
+		return errorFinding(name, apitype.Warning, "examined this program's own file", err)
 	}
 	path, err := exec.LookPath("bailey")
 	if err != nil {
-		return warningFinding(name, "bailey is not on PATH: agents that are told to start it by name do not find it",
-			"add the directory where bailey is installed to PATH")
+		return warningFinding(name, "bailey is not on PATH: agents that start it by name do not find it",
+			"add the directory of bailey to PATH")
 	}
 	other, err := os.Stat(path)
 	if err != nil {
 		return errorFinding(name, apitype.Warning, "looked at "+path, err)
 	}
 	if !os.SameFile(own, other) {
-		return warningFinding(name, fmt.Sprintf("%s comes first on PATH and is not this program", path),
-			"install one of them only, or put its directory first on PATH")
+		return warningFinding(name, fmt.Sprintf("%s comes first on PATH, but is not this program", path),
+			"keep only one of them, or put the directory of the right one first on PATH")
 	}
 	return goodFinding(name, fmt.Sprintf("%s on PATH is this program, version %s", path, apitype.Version))
 }
@@ -84,12 +84,12 @@ func examineNode(ctx context.Context) apitype.Finding {
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
 		return errorFinding(name, apitype.Warning, "ran "+path+" --version",
-			&bailey.Error{Message: err.Error(), Hint: "agents that need node will not start: install it anew"})
+			&bailey.Error{Message: err.Error(), Hint: "reinstall it: agents that need node will not start"})
 	}
 	said := strings.TrimSpace(string(out[:min(len(out), 64)]))
 	if majorVersion(said) < oldestNode {
-		return warningFinding(name, fmt.Sprintf("%s says it is %q", path, said),
-			fmt.Sprintf("agents that need node want version %d or newer", oldestNode))
+		return warningFinding(name, fmt.Sprintf("%s has version %q", path, said),
+			fmt.Sprintf("agents that need node require version %d or newer", oldestNode))
 	}
 	return goodFinding(name, path+" is "+said)
 }
@@ -106,7 +106,7 @@ func majorVersion(v string) int {
 
 // examineClaude looks for Claude Code, and for Bailey among the MCP servers that it would start here.
 func examineClaude(here string) apitype.Finding {
-	const name, cure = "claude code", "bailey init --claude-code, or: claude mcp add bailey -- bailey serve"
+	const name, cure = "claude code", "run bailey init --claude-code, or: claude mcp add bailey -- bailey serve"
 	path, err := exec.LookPath("claude")
 	if err != nil {
 		path = "claude (not on PATH)"
@@ -117,18 +117,18 @@ func examineClaude(here string) apitype.Finding {
 		switch {
 		case err != nil:
 			return warningFinding(name, fmt.Sprintf("read %s: %v", file, err),
-				"put the file right: Claude Code cannot read it either")
+				"correct the file: Claude Code cannot read it either")
 		case s == nil:
 			continue
 		}
 		if _, err := exec.LookPath(s.Command); err != nil {
 			return warningFinding(name, fmt.Sprintf("%s starts %q, which is not found", file, s.Command),
-				"put bailey's directory on PATH, or bailey init --claude-code --undo and init again by bailey's full path")
+				"put bailey's directory on PATH, or run bailey init --claude-code --undo and init again by bailey's full path")
 		}
 		if !s.isOwnServer() {
 			return warningFinding(name,
 				fmt.Sprintf("%s starts %q %q, which is not this program as bailey init would start it", file, s.Command, s.Args),
-				"look who wrote it; a project's file is no word of yours")
+				"find out who wrote it: a project's file may come from someone else")
 		}
 		return goodFinding(name, fmt.Sprintf("%s; %s starts %q %q", path, file, s.Command, s.Args))
 	}
@@ -136,7 +136,7 @@ func examineClaude(here string) apitype.Finding {
 		return goodFinding(name, "not on PATH, and not configured to use Bailey; Bailey does not need it")
 	}
 	return warningFinding(name,
-		path+" is installed and does not know Bailey here: neither .mcp.json nor ~/.claude.json starts bailey serve",
+		path+" is installed but not connected to Bailey here: neither .mcp.json nor ~/.claude.json starts bailey serve",
 		cure)
 }
 

@@ -81,7 +81,7 @@ func TestExamineGateway(t *testing.T) {
 		"same":         {apitype.Status{Running: true, Gateway: &apitype.GatewayStatus{Version: apitype.Version}}, nil, apitype.Good},
 		"another":      {apitype.Status{Running: true, Gateway: &apitype.GatewayStatus{Version: "another"}}, nil, apitype.Warning},
 		"too old":      {apitype.Status{}, &bailey.Error{Kind: bailey.Invalid, Message: "no such verb"}, apitype.Warning},
-		"protocol":     {apitype.Status{}, &bailey.Error{Kind: bailey.Conflict, Message: "the client speaks protocol 9"}, apitype.Missing},
+		"protocol":     {apitype.Status{}, &bailey.Error{Kind: bailey.Conflict, Message: "the client uses protocol 9"}, apitype.Missing},
 		"another's":    {apitype.Status{}, &bailey.Error{Kind: bailey.Denied, Message: "served by uid 1"}, apitype.Missing},
 		"cannot reach": {apitype.Status{}, errors.New("permission denied"), apitype.Missing},
 	} {

@@ -20,7 +20,7 @@ import (
 func (a *commands) gatewayVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "gateway", Short: "Run the gateway in the foreground", Args: cobra.NoArgs,
-		Long:   "Run the gateway of $BAILEY_HOME in the foreground. There is no need to: the first call starts one,\nwhich ends after ten idle minutes.",
+		Long:   "Run the gateway of $BAILEY_HOME in the foreground. This is optional: the first call starts a gateway,\nwhich stops after ten idle minutes.",
 		PreRun: a.Warn,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ready := readyPipe()
@@ -38,14 +38,14 @@ func (a *commands) gatewayVerb() *cobra.Command {
 				return err
 			}
 			if why, err := ledger.Durability(home.Ledger()); err != nil || why != "" {
-				log.Warn("a crash of the machine may lose receipts", "why", why, "err", err)
+				log.Warn("receipts may be lost if the machine crashes", "why", why, "err", err)
 			}
 			err = s.Serve(cmd.Context())
 			if err == nil {
 				err = context.Cause(cmd.Context())
 			}
 			if errors.Is(err, context.Canceled) { // any end without a failure of the gateway
-				log.Info("the gateway ends", "why", err)
+				log.Info("the gateway stops", "why", err)
 				return nil
 			}
 			return err
@@ -58,7 +58,7 @@ func (a *commands) gatewayVerb() *cobra.Command {
 func (a *commands) gatewayStopVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "stop", Short: "Stop the running gateway and wait until it has ended", Args: cobra.NoArgs,
-		Long: `End the gateway of $BAILEY_HOME, of whatever version it is, and wait until it is gone. Open calls are
+		Long: `Stop the gateway of $BAILEY_HOME, of any version, and wait until it has ended. Open calls are
 killed and get their outcomes. The next call starts a new gateway: after an update, the new version.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Client()
@@ -71,7 +71,7 @@ killed and get their outcomes. The next call starts a new gateway: after an upda
 			}
 			word := "no gateway was running"
 			if stopped {
-				word = "the gateway has ended"
+				word = "the gateway has stopped"
 			}
 			return a.PrintLine(map[string]bool{"ok": true, "stopped": stopped}, "%s\n", word)
 		},

@@ -31,19 +31,19 @@ import (
 func (a *commands) hooksRun() *cobra.Command {
 	return a.YesFlag(&cobra.Command{
 		Use: "run EVENT", Short: "Run the applied hooks on the frame on standard input, and print the result",
-		Long: `Read the frame of an event on stdin, ask the chain of the hooks that were applied, and print the frame that goes on. Exit code
-2 where it is blocked, with the reason on stderr; else 0. With --json what each hook came to stands beside the frame.
+		Long: `Read the frame of an event from stdin, run the applied hooks on it, and print the resulting frame. If a hook blocks it, the exit
+code is 2 and the reason is on stderr; otherwise it is 0. With --json each hook's result is printed beside the frame.
 
-An operator verb, which asks on the terminal wherever stdin and stdout lead, or wants BAILEY_OPERATOR=1 and --yes. The ledger has
-it (hooks.run), with the event and what came of it.`,
+This is an operator command: it asks on the terminal even if stdin and stdout are redirected, or needs BAILEY_OPERATOR=1 and --yes.
+The ledger records it (hooks.run), with the event and the result.`,
 		Example: `  echo '{"hook_event_name":"UserPromptSubmit","session_id":"s-1","cwd":"/","prompt":"hi"}' | bailey hooks run UserPromptSubmit`,
 		Args:    cli.OneArg("an event: " + eventNames()),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.runChain(cmd.Context(), args[0]) },
-	}, "do not ask")
+	}, "do not ask for confirmation")
 }
 
 func (a *commands) runChain(ctx context.Context, event string) error {
-	op, err := a.OperatorBeside(ctx, "hooks run", "Ask the hooks about the frame on stdin?", "nobody was asked")
+	op, err := a.OperatorBeside(ctx, "hooks run", "Run the hooks on the frame on stdin?", "no hook was run")
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (a *commands) runChain(ctx context.Context, event string) error {
 		return err
 	}
 	if string(e.Name()) != event {
-		return bailey.Invalid.Errorf("hook_event_name says which event it is",
+		return bailey.Invalid.Errorf("use the event that hook_event_name states",
 			"the frame is of %s, not of %s", e.Name(), event)
 	}
 	c, err := a.Client()
@@ -93,19 +93,19 @@ func (a *commands) hooksExec() *cobra.Command {
 	var x hookExecFlags
 	cmd := &cobra.Command{
 		Use: "exec [flags] -- COMMAND [ARG]...", Short: "Run the hook of another agent in the jail of a hook",
-		Long: `Run a hook that speaks another agent's JSON, as Claude Code's do, in the cage of a hook: stdin, stdout and stderr are passed
-through, and so is the exit code. It sees its own folder, the system's programs and libraries, and what --read and --write name; it
-gets the variables that --env names, and reaches the hosts that --network names.
+		Long: `Run a hook written for another agent, such as Claude Code, in the jail of a hook: stdin, stdout, stderr and the exit code are
+passed through. It sees its own folder, the system's programs and libraries, and the paths of --read and --write; it
+gets the variables of --env, and reaches the hosts of --network.
 
-What cannot be caged, or does not end in its time, ends with exit code 2, which blocks where that agent lets a hook
+If it cannot be jailed or times out, the exit code is 2, which blocks in agents that let a hook
 block; with --pass it is 1.
 
-An operator verb: where there is no terminal to ask on it wants BAILEY_OPERATOR=1 and --yes. The ledger's event hooks.exec
-comes first.`,
+This is an operator command: without a terminal it needs BAILEY_OPERATOR=1 and --yes. The ledger's event hooks.exec
+is written first.`,
 		Example: `  BAILEY_OPERATOR=1 bailey hooks exec --yes --env CLAUDE_PROJECT_DIR -- ~/.claude/hooks/check.sh`,
 		Args: cli.CheckArgs(func(cmd *cobra.Command, args []string) bool {
 			return startsWithDash(cmd, args) && args[0] != ""
-		}, "hooks exec wants -- and then a command", "write: bailey hooks exec -- ~/.claude/hooks/check.sh"),
+		}, "hooks exec needs -- and then a command", "use: bailey hooks exec -- ~/.claude/hooks/check.sh"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			code, err := a.execHook(cmd.Context(), x, args)
 			switch {
@@ -127,13 +127,13 @@ comes first.`,
 		return cli.Exit(x.failureCode()) // nothing runs in the agent jail, which must not count as consent
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&x.env, "env", nil, "pass the variable `NAME` on; may be repeated")
+	f.StringArrayVar(&x.env, "env", nil, "pass on the variable `NAME`; may be repeated")
 	f.StringArrayVar(&x.read, "read", nil, "let it read `path`; may be repeated")
 	f.StringArrayVar(&x.write, "write", nil, "let it write `path`; may be repeated")
 	f.StringArrayVar(&x.network, "network", nil, "let it reach `host:port`; may be repeated")
 	f.DurationVar(&x.timeout, "timeout", time.Minute, "end it after this time")
-	f.BoolVar(&x.pass, "pass", false, "what cannot be run does not block: exit code 1")
-	return a.YesFlag(cmd, "do not ask")
+	f.BoolVar(&x.pass, "pass", false, "exit with code 1, which does not block, if it cannot be run")
+	return a.YesFlag(cmd, "do not ask for confirmation")
 }
 
 // failureCode returns the exit code if the hook could not run.
@@ -156,7 +156,7 @@ func (x hookExecFlags) buildHook(argv []string) (h hook.Hook, err error) {
 	}
 	for _, name := range x.env {
 		if wrong := hook.Variable(name); wrong != "" {
-			return h, bailey.Invalid.Errorf("name another, or none", "--env: %.64q %s", name, wrong)
+			return h, bailey.Invalid.Errorf("use another name, or remove it", "--env: %.64q %s", name, wrong)
 		}
 	}
 	for _, list := range []struct {
@@ -190,7 +190,7 @@ func (a *commands) execHook(ctx context.Context, x hookExecFlags, argv []string)
 		return 0, err
 	}
 	op, err := a.OperatorBeside(ctx, "hooks exec",
-		"Run "+terminal.CutLine(strings.Join(argv, " "))+" in a cage, on these streams?", "nothing was run")
+		"Run "+terminal.CutLine(strings.Join(argv, " "))+" in a jail, on these streams?", "nothing was run")
 	if err != nil {
 		return 0, err
 	}
@@ -220,10 +220,10 @@ func (a *commands) execHook(ctx context.Context, x hookExecFlags, argv []string)
 	case err != nil:
 		return 0, errors.Join(context.Cause(ctx), err)
 	case e.TimedOut:
-		return 0, bailey.ToolFailed.Errorf("--timeout bounds it",
-			"%s did not end within %v, and was ended", argv[0], x.timeout)
+		return 0, bailey.ToolFailed.Errorf("raise --timeout, or make it faster",
+			"%s did not end within %v and was killed", argv[0], x.timeout)
 	case e.Over != "":
-		return 0, bailey.ToolFailed.New(e.Over+", and was ended", "")
+		return 0, bailey.ToolFailed.New(e.Over+", and was killed", "")
 	}
 	return e.Code, nil
 }
@@ -256,13 +256,13 @@ func (a *commands) hooksTest() *cobra.Command {
 	var t hookTestFlags
 	cmd := &cobra.Command{
 		Use: "test [EVENT|NUMBER]...", Short: "Run the hooks of a file, and show the request, the answer and the result of each",
-		Long: `Run each hook of hooks.json, or those of some events or numbers, with a frame of its event, in the cage that it will have.
-The file need not be applied, and nothing of it is. It shows the frame, what the hook wrote on stdout and stderr, its exit
-code, time and status, and what the host makes of that. Exit code 1 when one of them failed.
+		Long: `Run each hook of hooks.json, or the hooks of given events or numbers, with a frame of its event, in its jail.
+The file need not be applied, and is not applied. The output shows the frame, the hook's stdout and stderr, its exit
+code, time and status, and the resulting decision. Exit code 1 if one of them failed.
 
-Without --frame the frame is a sample: of a call of git.status, or of what the matcher wants.
+Without --frame, a sample frame is used: of a call of git.status, or of a tool that the matcher matches.
 
-An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event hooks.test comes first.`,
+This is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event hooks.test comes first.`,
 		Example: "  bailey hooks test\n  bailey hooks test PreToolUse --frame push.json\n  bailey hooks test --file ./hooks.json 2",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -271,8 +271,8 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledge
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&t.file, "file", "", "the hooks.json to test, another `file` than that of the home")
-	f.StringVar(&t.frame, "frame", "", "ask about the frame in this `file`; hooks of other events are left out")
+	f.StringVar(&t.file, "file", "", "the hooks.json to test, a `file` instead of that of the home")
+	f.StringVar(&t.frame, "frame", "", "use the frame in this `file`; hooks of other events are left out")
 	return a.YesFlag(cmd, noTerminalFlag)
 }
 
@@ -345,7 +345,7 @@ func (t *hookTestFlags) readHooks(home localapi.Home) (text []byte, c hook.Confi
 		return nil, c, err
 	}
 	if text == nil {
-		return nil, c, bailey.NotFound.New("there is no "+t.file, "docs/hooks.md shows one; --file names another")
+		return nil, c, bailey.NotFound.New("there is no "+t.file, "see docs/hooks.md, or give --file")
 	}
 	userHome, _ := os.UserHomeDir() // "" if unknown: no path may begin with ~/
 	c, err = hook.ParseConfig(text, userHome)
@@ -358,7 +358,7 @@ func (t hookTestFlags) eventsByHook(c hook.Config) (map[int]hook.Event, error) {
 	if t.frame != "" {
 		frame, err := safefile.ReadPlain(t.frame, hook.MaxFrame)
 		if err == nil && frame == nil {
-			err = bailey.NotFound.New("there is no "+t.frame, "--frame names a file with the frame of an event")
+			err = bailey.NotFound.New("there is no "+t.frame, "give --frame a file that contains the frame of an event")
 		}
 		if err != nil {
 			return nil, err
@@ -372,8 +372,8 @@ func (t hookTestFlags) eventsByHook(c hook.Config) (map[int]hook.Event, error) {
 		if err == nil && n > 0 && n <= len(c.Hooks) || slices.Contains(hook.Names(), hook.Name(word)) {
 			continue
 		}
-		return nil, bailey.Invalid.Errorf("an event is one of "+eventNames(),
-			"%q is no event, and no number of the file's %s", word, apitype.Counts(len(c.Hooks), "hook"))
+		return nil, bailey.Invalid.Errorf("use an event, one of "+eventNames(),
+			"%q is neither an event nor a number of the file's %s", word, apitype.Counts(len(c.Hooks), "hook"))
 	}
 	events := map[int]hook.Event{}
 	for i, h := range c.Hooks {
@@ -388,8 +388,8 @@ func (t hookTestFlags) eventsByHook(c hook.Config) (map[int]hook.Event, error) {
 		}
 	}
 	if len(events) == 0 {
-		return nil, bailey.NotFound.New("no hook of "+t.file+" is asked about that",
-			"bailey hooks list shows them")
+		return nil, bailey.NotFound.New("no hook of "+t.file+" is run for that",
+			"run bailey hooks list to show them")
 	}
 	return events, nil
 }
@@ -550,13 +550,13 @@ func (a *commands) showTrial(t hookTrial) {
 func (t hookTrial) effectText() string {
 	switch {
 	case t.Blocks:
-		return t.Reason + "; where it counts, this blocks"
+		return t.Reason + "; in use, this blocks"
 	case t.Goes != "":
 		return "goes on as " + strings.TrimSuffix(t.Goes, "\n")
 	case t.Reason != "":
 		return t.Reason
 	case t.Message != "":
-		return "goes on as it was: " + t.Message
+		return "goes on unchanged: " + t.Message
 	}
-	return "goes on as it was"
+	return "goes on unchanged"
 }

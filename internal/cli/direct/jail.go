@@ -44,33 +44,33 @@ func (a *commands) jailRunVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARG]...",
 		Short: "Run a program in a jail",
-		Long: `Run a program in the cage that calls get, without a capability. It sees its own files and libraries,
-what --ro and --rw name, and nothing else; not the current directory either, unless that is named: then it
-starts there. It may execute itself and what --exec names. The interpreter of a script finds its own library only where
---ro shows it (--ro /usr/lib/python3.11, say). Its environment is the cage's own and what --env names.
+		Long: `Run a program in the jail that calls get, without a capability. It sees its own files and libraries,
+the paths of --ro and --rw, and nothing else; the current directory only if it is named: then it
+starts there. It may execute itself and the programs of --exec. The interpreter of a script finds its own library only
+if --ro shows it (for example --ro /usr/lib/python3.11). Its environment is the jail's own plus --env.
 
-Its streams are yours, without a bound. On a terminal it gets one of its own, so that
+It uses your stdin, stdout and stderr, without a limit. On a terminal it gets a terminal of its own, so that
 
   bailey jail run --exec ls --exec id --ro . -- bash
 
-is a shell that shows what an agent's tool sees (--proc adds a /proc, which ps and mount want); there its time is not bounded either. Ctrl-C elsewhere ends it with
+is a shell that shows what an agent's tool sees (--proc adds a /proc, which ps and mount need); there its time is not limited either. Elsewhere Ctrl-C ends it with
 SIGTERM, and with SIGKILL after a second. The exit code is the program's own, 128+n after signal n. With
---json a line about the cage and the end follows on stderr.
+--json, a line about the jail and the result follows on stderr.
 
-An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event jail.run comes first.`,
+This is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event jail.run comes first.`,
 		Example: "  bailey jail run --ro . -- git status\n  bailey jail run --rw out --mem 1G --timeout 5m -- git -C $PWD/out gc",
-		Args: cli.CheckArgs(startsWithDash, "jail run wants -- and then a command",
-			"write: bailey jail run --ro . -- git status"),
+		Args: cli.CheckArgs(startsWithDash, "jail run needs -- and then a command",
+			"use: bailey jail run --ro . -- git status"),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.jailRun(cmd.Context(), c, args) },
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&c.ro, "ro", nil, "show `path`, read-only; may be repeated")
 	f.StringArrayVar(&c.rw, "rw", nil, "show `path`, writable; may be repeated")
-	f.StringArrayVar(&c.exec, "exec", nil, "a further `program` that it may execute; may be repeated")
-	f.StringArrayVar(&c.env, "env", nil, "pass a variable on, `NAME` or NAME=value; may be repeated")
-	f.StringVar(&c.mem, "mem", "", "bound its memory, as in 512M or 2G")
-	f.IntVar(&c.tasks, "tasks", 0, "bound its processes and threads; the cage's own 16 come on top")
-	f.DurationVar(&c.timeout, "timeout", 0, "end it after this time, as in 90s; 10m when it is not on a terminal")
+	f.StringArrayVar(&c.exec, "exec", nil, "another `program` that it may execute; may be repeated")
+	f.StringArrayVar(&c.env, "env", nil, "pass on a variable, `NAME` or NAME=value; may be repeated")
+	f.StringVar(&c.mem, "mem", "", "limit its memory, for example 512M or 2G")
+	f.IntVar(&c.tasks, "tasks", 0, "limit its processes and threads; the jail's own 16 are added")
+	f.DurationVar(&c.timeout, "timeout", 0, "end it after this time, for example 90s (default 10m without a terminal)")
 	f.BoolVar(&c.proc, "proc", false, "give it a /proc of its own")
 	return a.YesFlag(cmd, noTerminalFlag)
 }
@@ -81,7 +81,7 @@ func startsWithDash(cmd *cobra.Command, args []string) bool {
 }
 
 // noTerminalFlag is the help for --yes of commands that ask no question, but want a terminal.
-const noTerminalFlag = "do not want a terminal (with BAILEY_OPERATOR=1)"
+const noTerminalFlag = "run without a terminal (with BAILEY_OPERATOR=1)"
 
 // buildJob builds the job for the cage planner from the flags. The files of job.Places are open; the caller must close them.
 func (c jailFlags) buildJob(argv []string, tty bool) (job bailey.Job, err error) {
@@ -93,8 +93,8 @@ func (c jailFlags) buildJob(argv []string, tty bool) (job bailey.Job, err error)
 	job = bailey.Job{Args: argv[1:], NeedsProc: c.proc, TTY: tty, Timeout: c.timeout,
 		Limits: bailey.Limits{Tasks: c.tasks}}
 	if c.tasks < 0 || c.timeout < 0 {
-		return job, bailey.Invalid.New("--tasks and --timeout are above zero",
-			"leave them out for the built-in bounds")
+		return job, bailey.Invalid.New("--tasks and --timeout must be above zero",
+			"leave them out for the built-in limits")
 	}
 	if c.mem != "" {
 		if job.Limits.MemoryBytes, err = ParseSize(c.mem); err != nil {
@@ -145,7 +145,7 @@ func openNamed(path string, write bool) (bailey.Place, error) {
 			place.File.Close()
 			return bailey.Place{},
 				bailey.Denied.New("--rw "+place.Path+
-					" would let the program leave start-up files that run outside its cage",
+					" would let the program leave start-up files that run outside its jail",
 					"name a directory below "+home)
 		}
 	}
@@ -215,8 +215,8 @@ func ParseSize(s string) (int64, error) {
 	n, err := strconv.ParseUint(number, 10, 63)
 	const least = 1 << 20
 	if err != nil || n > 1<<62>>shift || n<<shift < least {
-		return 0, bailey.Invalid.Errorf("write a whole number with K, M or G, as in 512M or 2G; the least is 1M",
-			"%q is no size of memory", s)
+		return 0, bailey.Invalid.Errorf("write a whole number with K, M or G, as in 512M or 2G; the minimum is 1M",
+			"%q is not a size of memory", s)
 	}
 	return int64(n << shift), nil
 }
@@ -231,7 +231,7 @@ func resolveEnv(words []string, here func(string) (string, bool)) ([]string, err
 			value, ok := here(name)
 			if !ok {
 				return nil, bailey.Invalid.Errorf("set it, or write --env NAME=value",
-					"--env %s: there is no such variable here", name)
+					"--env %s: this variable is not set", name)
 			}
 			w = name + "=" + value
 		}
@@ -286,8 +286,8 @@ func (a *commands) runInCage(ctx context.Context, run bailey.Run, tty bool, lent
 	con, err := openConsole(os.Stdin, os.Stdout)
 	if err != nil {
 		return bailey.Exit{Code: bailey.NeverRan},
-			bailey.Unavailable.Wrap(err, "no terminal could be made for the tool",
-				"see that /dev/ptmx can be opened, or give it no terminal: redirect its input")
+			bailey.Unavailable.Wrap(err, "cannot create a terminal for the tool",
+				"make sure that /dev/ptmx can be opened, or redirect the tool's input")
 	}
 	defer con.close()
 	return run.Start(ctx, lent, bailey.Streams{TTY: con.slave})
@@ -310,7 +310,7 @@ func (a *commands) printCageLimits(job bailey.Job, cage bailey.Cage) {
 		words += "; bound: " + placesText(job.Places) + "; " + mayRun(job) + "; exit ends it"
 	}
 	if cage.Lesser != "" {
-		words += "; not the full cage: " + cage.Lesser
+		words += "; not the full jail: " + cage.Lesser
 	}
 	if job.TTY || cage.Kind != "full" {
 		fmt.Fprintln(a.Stderr, "bailey: "+terminal.Shown(words))
@@ -322,7 +322,7 @@ func placesText(places []bailey.Place) string {
 	for _, p := range places {
 		list = append(list, p.Path+map[bool]string{false: " (read-only)", true: " (writable)"}[p.Write])
 	}
-	return cmp.Or(strings.Join(list, ", "), "nothing of yours")
+	return cmp.Or(strings.Join(list, ", "), "none of your files")
 }
 
 func mayRun(job bailey.Job) string {
@@ -355,40 +355,40 @@ func (a *commands) reportExit(cage bailey.Cage, e bailey.Exit) error {
 			return err
 		}
 	case e.TimedOut:
-		a.Say(string(bailey.ToolFailed), "the tool's time was up and it was ended", "--timeout bounds it")
+		a.Say(string(bailey.ToolFailed), "the tool timed out and was killed", "raise --timeout, or make it faster")
 	}
 	return cli.ExitUnless(e.Code == 0, cli.Exit(e.Code), nil)
 }
 
 // layerWords describes the purpose of each isolation layer. docs/jail.md has the details.
 var layerWords = map[string]string{
-	"userns":        "uid and gid 1000 inside, nobody's rights outside",
+	"userns":        "uid and gid 1000 inside, without rights outside",
 	"mountns":       "mounts of its own",
-	"pidns":         "sees no process but its own; all end with the call",
+	"pidns":         "only its own processes are visible; all end with the call",
 	"netns":         "a network without an interface",
 	"ipcns":         "shared memory and queues of its own",
-	"utsns":         "a host name of its own",
+	"utsns":         "a separate host name",
 	"cgroupns":      "sees no control group but its own",
-	"session":       "no terminal of anybody's",
-	"init-guarded":  "what starts the tool is out of its reach",
-	"root-readonly": "a root made of the tool's own files",
-	"tmp-private":   "an empty /tmp and HOME, gone with the call",
-	"dev-private":   "the devices that do no harm",
-	"proc-private":  "a /proc that shows the cage alone",
-	"binds-noexec":  "what the call names, nothing in it can run",
-	"masks":         "secrets below what is shown, covered",
-	"kept":          "what may not change in a place that is written",
-	"keyring":       "no key of yours",
-	"rlimits":       "bounded tasks, memory and files",
-	"cgroup":        "bounded memory, tasks and processor, all together",
-	"watcher":       "memory and tasks looked at, all together",
-	"fds-closed":    "its three streams and nothing else open",
+	"session":       "no controlling terminal",
+	"init-guarded":  "the launcher is out of the tool's reach",
+	"root-readonly": "a root with only the tool's own files",
+	"tmp-private":   "an empty /tmp and HOME, removed after the call",
+	"dev-private":   "only harmless devices",
+	"proc-private":  "a /proc that shows only the jail",
+	"binds-noexec":  "the paths of the call, without execution",
+	"masks":         "secrets in visible directories, hidden",
+	"kept":          "protected files in writable directories",
+	"keyring":       "none of your keys",
+	"rlimits":       "limits on tasks, memory and files",
+	"cgroup":        "limits on memory, tasks and processor for all processes together",
+	"watcher":       "memory and tasks monitored for all processes together",
+	"fds-closed":    "only its three streams open",
 	"caps-none":     "no capability",
-	"no-new-privs":  "none by way of a program either",
-	"landlock":      "files, ports and signals once more, by another wall",
-	"seccomp":       "no system call that a tool has no need of",
-	"ids":           "an id without rights, and no group",
-	"subreaper":     "what it started ends with it",
+	"no-new-privs":  "no new privileges from any program",
+	"landlock":      "files, ports and signals restricted once more",
+	"seccomp":       "no system call that a tool does not need",
+	"ids":           "an id without rights or groups",
+	"subreaper":     "its child processes end with it",
 	"exec-once":     "it starts itself and nothing else",
 	"env-listed":    "the program, with a listed environment",
 }
@@ -399,17 +399,17 @@ func (a *commands) jailExplainVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain CAPABILITY [-i key=value]... [--warm]",
 		Short: "Print the plan of the jail of a call",
-		Long: `Print the plan of the cage that would hold a call: one step a line, numbered in the order in which they are
-done, by the layer that rests on them. The digest is the one that the same call's receipt names. It is a look:
-nothing is decided or run, and no receipt is left.
+		Long: `Print the plan of the jail that a call would get: one step a line, numbered in the order of execution,
+grouped by layer. The digest is the one in the receipt of the same call. It only reads:
+nothing is decided or run, and there is no receipt.
 
-A plan that is seen again gets a warm helper. With --warm: what that does once, what for each call, and every
-system call of the two processes that it starts, in order and with the line of the plan that it is for.`,
+If a plan is used again, it gets a warm helper. With --warm: the steps done once, the steps done for each call, and
+every system call of the two processes that the helper starts, in order and with the line of the plan that it belongs to.`,
 		Example: "  bailey jail explain git.status -i repo=.\n  bailey jail explain git.status -i repo=. --warm",
-		Args:    cli.OneArg("a capability, as in: bailey jail explain git.status -i repo=."),
+		Args:    cli.OneArg("a capability, for example: bailey jail explain git.status -i repo=."),
 	}
 	cmd.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")
-	cmd.Flags().BoolVar(&warm, "warm", false, "what a warm helper makes of the plan")
+	cmd.Flags().BoolVar(&warm, "warm", false, "show the steps of a warm helper")
 	return cli.QueryVerb(a.App, cmd, apitype.PlanCage, func(args []string) (localapi.CallQuery, error) {
 		input, err := apitype.ParseInputs(inputs)
 		return localapi.CallQuery{Capability: bailey.CapabilityID(args[0]), Input: input, Text: true}, err
@@ -424,7 +424,7 @@ system call of the two processes that it starts, in order and with the line of t
 
 func printPlan(w io.Writer, p apitype.CagePlan) {
 	if p.Kind == bailey.Uncaged {
-		fmt.Fprintf(w, "no cage: %s would run with all that its user may do\n", terminal.Shown(p.Binary))
+		fmt.Fprintf(w, "no jail: %s would run with all rights of its user\n", terminal.Shown(p.Binary))
 		return
 	}
 	fmt.Fprintf(w, "cage %s, plan %s\n", p.Kind, p.PlanDigest)
@@ -437,7 +437,7 @@ func printPlan(w io.Writer, p apitype.CagePlan) {
 		}
 	}
 	if p.Lesser != "" {
-		fmt.Fprintln(w, "not the full cage: "+terminal.Shown(p.Lesser))
+		fmt.Fprintln(w, "not the full jail: "+terminal.Shown(p.Lesser))
 	}
 	if len(p.Plan) == 0 {
 		fmt.Fprintln(w, "the plan names a secret, so its text is withheld")
@@ -458,7 +458,7 @@ var warmWords = []struct{ when, words string }{
 func printWarmPlan(out io.Writer, p apitype.CagePlan) {
 	fmt.Fprintf(out, "cage %s, plan %s\n", p.Kind, p.PlanDigest)
 	if len(p.Warm) == 0 {
-		fmt.Fprintln(out, "no helper serves this plan: each call gets a cage that nothing was built of before")
+		fmt.Fprintln(out, "no helper serves this plan: each call gets a new jail")
 	}
 	for _, w := range warmWords {
 		for i, s := range slices.DeleteFunc(slices.Clone(p.Warm),

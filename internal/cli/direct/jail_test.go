@@ -133,9 +133,9 @@ func TestBanner(t *testing.T) {
 		want string
 	}{
 		{bailey.Job{Command: "id"}, bailey.Cage{Kind: "full"}, ""},
-		{bailey.Job{Command: "id"}, bailey.Cage{Kind: "landlock", Lesser: "no\nnamespaces"}, "bailey: cage landlock, 0 layers; not the full cage: no\\nnamespaces\n"},
+		{bailey.Job{Command: "id"}, bailey.Cage{Kind: "landlock", Lesser: "no\nnamespaces"}, "bailey: cage landlock, 0 layers; not the full jail: no\\nnamespaces\n"},
 		{bailey.Job{Command: "/bin/bash", TTY: true}, bailey.Cage{Kind: "full", Layers: make([]string, 20)},
-			"bailey: cage full, 20 layers; bound: nothing of yours; only bash may run, --exec ls adds more; exit ends it\n"},
+			"bailey: cage full, 20 layers; bound: none of your files; only bash may run, --exec ls adds more; exit ends it\n"},
 		{bailey.Job{Command: "sh", TTY: true, Exec: []string{"/bin/ls"}, Places: []bailey.Place{{Path: "/a"}, {Path: "/\x1b[2J\n", Write: true}}}, bailey.Cage{Kind: "full"},
 			"bailey: cage full, 0 layers; bound: /a (read-only), /\\x1b[2J\\n (writable); sh, ls may run, --exec adds more; exit ends it\n"},
 	} {

@@ -33,18 +33,18 @@ func (a *commands) packOnboardVerb() *cobra.Command {
 	var o onboardFlags
 	cmd := &cobra.Command{
 		Use: "onboard TOOL", Short: "Draft a pack from the help texts of a tool",
-		Long: `Draft a pack from what a tool says of itself.
+		Long: `Draft a pack from the help texts of a tool.
 
-It runs TOOL --help, and the same for the subcommands it lists, each time in a cage of its own: no network, an empty
-home, nothing of yours to see. At most ` + fmt.Sprint(maxProbes) + ` times, ` + probeTime.String() + ` and 256 KiB each. What it understands becomes DIR/pack.yaml, and
-DIR/README.md says what to look at before anybody calls it.
+It runs TOOL --help, and the same for the subcommands it lists, each time in a jail of its own: no network, an empty
+home, none of your files. At most ` + fmt.Sprint(maxProbes) + ` times, ` + probeTime.String() + ` and 256 KiB each. It writes the commands that it understands to DIR/pack.yaml, and
+DIR/README.md lists what to check before the pack is used.
 
-The draft is cautious: what does not look by its name is taken for irreversible; options that run programs, write,
-hold settings or secrets, or change where the tool connects are left out, and named in a comment.
+The draft is cautious: commands that do not read by their name are classed as irreversible; options that run programs,
+write, hold settings or secrets, or change where the tool connects are left out and named in a comment.
 
-An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event pack.onboard comes first.`,
+This is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event pack.onboard comes first.`,
 		Example: "  bailey pack onboard jq --dir packs/jq",
-		Args:    cli.OneArg("a program, as in: bailey pack onboard jq"),
+		Args:    cli.OneArg("a program, for example: bailey pack onboard jq"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.tool = args[0]
 			return a.onboardTool(cmd.Context(), o)
@@ -52,10 +52,10 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledge
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.dir, "dir", "",
-		"write the pack to `directory`, which must not exist; the tool's name here unless said")
-	f.IntVar(&o.depth, "max-depth", 3, "look so many levels of subcommands deep")
+		"write the pack to `directory`, which must not exist (default the tool's name)")
+	f.IntVar(&o.depth, "max-depth", 3, "maximum depth of subcommands")
 	f.StringArrayVar(&o.ro, "ro", nil,
-		"show `path` to the tool, now and in the manifest: a script's library; may be repeated")
+		"show `path` to the tool, now and in the manifest, for example a script's library; may be repeated")
 	return a.YesFlag(cmd, noTerminalFlag)
 }
 
@@ -110,7 +110,7 @@ func (a *commands) onboardTool(ctx context.Context, o onboardFlags) error {
 // settleOn checks the arguments and determines the directory of the pack.
 func (o *onboardFlags) settleOn() (err error) {
 	if o.depth < 0 || o.depth > 16 {
-		return bailey.Invalid.New("--max-depth is from 0 to 16", "leave it out for 3")
+		return bailey.Invalid.New("--max-depth must be from 0 to 16", "leave it out for the default, 3")
 	}
 	if o.dir, err = filepath.Abs(cmp.Or(o.dir, filepath.Base(o.tool))); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (a *commands) printOnboarded(o onboardResult) error {
 			looks++
 		}
 	}
-	return a.PrintLine(o, "%s: pack %s, %d capabilities, of which %d look only by their names; left out: %d commands, %d options\n"+
+	return a.PrintLine(o, "%s: pack %s, %d capabilities, of which %d only read according to their names; left out: %d commands, %d options\n"+
 		"read README.md there before you install it\n",
 		terminal.CutLine(o.Dir), o.Pack, len(o.Capabilities), looks, len(o.LeftOut), o.Options)
 }
@@ -176,8 +176,8 @@ func (p *toolProber) planFirstProbe(ctx context.Context, o onboardFlags) (apityp
 		cage = run.Cage()
 		run.Close()
 		if cage.PlanDigest == "" {
-			return apitype.OnboardQuery{}, bailey.Unavailable.New("there is no cage here to ask "+o.tool+" in",
-				"onboard it on Linux; nothing of it was run")
+			return apitype.OnboardQuery{}, bailey.Unavailable.New("there is no jail here to run "+o.tool+" in",
+				"onboard it on Linux; it was not run")
 		}
 		libraries := moduleDirs(cage)
 		if len(libraries) == 0 || len(o.ro) > 0 || len(p.read) > 0 {
@@ -200,7 +200,7 @@ func (p *toolProber) draftPack(ctx context.Context, o onboardFlags) (*onboard.Dr
 		return nil, err
 	}
 	if _, err := pack.Parse(filepath.Join(o.dir, "pack.yaml"), draft.YAML); err != nil {
-		return nil, bailey.Internal.New("the draft is no pack, which is a fault of this program: "+err.Error(),
+		return nil, bailey.Internal.New("the draft is not a valid pack, which is a bug of this program: "+err.Error(),
 			"write the pack by hand, and report this with the tool's help")
 	}
 	return draft, nil
@@ -226,7 +226,7 @@ func moduleDirs(cage bailey.Cage) (dirs []string) {
 }
 
 // errFull ends a probe whose output exceeds the limit.
-var errFull = errors.New("the tool wrote more than a help")
+var errFull = errors.New("the tool's help is too long")
 
 // runProbe runs the tool once. If the tool fails, hangs or writes too much, this is not an error. If no cage can be
 // created, it is.

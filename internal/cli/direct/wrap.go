@@ -28,32 +28,32 @@ func (a *commands) wrapVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wrap [flags] -- AGENT [ARG]...",
 		Short: "Run an agent in the agent jail",
-		Long: `Run an agent (claude, codex, opencode, or any command) in a cage: the project it is started in is writable, the
-host's programs are there to be run, and nothing else of yours is: no home of yours, no keys, no agent's or daemon's
-socket. It reaches its model, what settings.yaml lists under network for wrap, and what --egress names; every other
-place is refused with a reason. Bailey's own calls are its one way to more, by a socket that knows nothing else.
+		Long: `Run an agent (claude, codex, opencode, or any command) in a jail. The project directory is writable and the
+host's programs can be run; all else is hidden: your home, keys, and the sockets of agents and
+daemons. It reaches its model, the hosts in settings.yaml under network for wrap, and those of --egress; other
+hosts are refused with a reason. For anything else it makes calls to Bailey through a socket that accepts nothing else.
 
 The project is the top of the git repository, or the current directory. In it .git/config, .git/hooks, .bailey/,
-.mcp.json, .claude/, .envrc, .vscode/, .idea/ and their like stay as they are; what appears under such a name is moved out of the
-project when the agent has ended, and you are told how to have it back.
+.mcp.json, .claude/, .envrc, .vscode/, .idea/ and similar files are read-only; new files of such names are moved out of the
+project when the agent has ended, and a message says how to restore them.
 
 Its home is new each time; --keep-home keeps one for the project, below ~/.local/state/bailey-wrap.
 
   --egress host:port[,private][,plain][,noSNI]
 
---log shows what agents were refused, and what would allow it.
+--log shows what agents were refused, and how to allow it.
 
-An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. Policy decides it as agent.wrap; the ledger's
-event wrap.start comes first. The exit code is the agent's own, 128+n after signal n.`,
+This is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes. Policy decides it as agent.wrap; the
+ledger's event wrap.start is written first. The exit code is the agent's own, 128+n after signal n.`,
 		Example: "  bailey wrap -- claude\n  bailey wrap --keep-home --egress proxy.golang.org:443 -- claude\n  bailey wrap -- sh -c 'go test ./...'\n  bailey wrap --log --follow",
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case w.log && len(args) > 0:
-				return bailey.Invalid.New("--log stands alone", "bailey wrap --log")
+				return bailey.Invalid.New("--log cannot be combined with other flags", "use: bailey wrap --log")
 			case w.follow && !w.log:
-				return bailey.Invalid.New("--follow goes with --log", "bailey wrap --log --follow")
+				return bailey.Invalid.New("--follow needs --log", "use: bailey wrap --log --follow")
 			case !w.log && (cmd.ArgsLenAtDash() != 0 || len(args) == 0):
-				return bailey.Invalid.New("wrap wants -- and then an agent", "write: bailey wrap -- claude")
+				return bailey.Invalid.New("wrap needs -- and then an agent", "use: bailey wrap -- claude")
 			}
 			return nil
 		},
@@ -65,15 +65,15 @@ event wrap.start comes first. The exit code is the agent's own, 128+n after sign
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&w.egress, "egress", nil, "a further `host:port` that it may reach this time; may be repeated")
-	f.StringArrayVar(&w.env, "env", nil, "pass a variable on, `NAME` or NAME=value; may be repeated")
-	f.StringVar(&w.mem, "memory", "", "bound its memory, as in 2G; 4G is what policy allows at first")
-	f.IntVar(&w.tasks, "tasks", 0, "bound its processes and threads; 1024 is what policy allows at first")
-	f.BoolVar(&w.keepHome, "keep-home", false, "keep its home for the next time in this project")
+	f.StringArrayVar(&w.egress, "egress", nil, "another `host:port` that it may reach this time; may be repeated")
+	f.StringArrayVar(&w.env, "env", nil, "pass on a variable, `NAME` or NAME=value; may be repeated")
+	f.StringVar(&w.mem, "memory", "", "limit its memory, for example 2G (default policy allows 4G)")
+	f.IntVar(&w.tasks, "tasks", 0, "limit its processes and threads (default policy allows 1024)")
+	f.BoolVar(&w.keepHome, "keep-home", false, "keep its home for later runs in this project")
 	f.BoolVar(&w.anyCase, "any-case", false,
-		"start it also where names are found in any case, as .GIT for .git: what keeps files as they are can be got around there")
-	f.BoolVar(&w.log, "log", false, "show what agents inside the wall were refused")
-	f.BoolVar(&w.follow, "follow", false, "with --log: go on as more comes")
+		"start it even if names are case-insensitive, for example .GIT for .git: protected files can be changed there")
+	f.BoolVar(&w.log, "log", false, "show what agents in the jail were refused")
+	f.BoolVar(&w.follow, "follow", false, "with --log: wait for more")
 	return a.YesFlag(cmd, noTerminalFlag)
 }
 
@@ -88,8 +88,8 @@ func parseReach(s string) (bailey.Endpoint, error) {
 	for _, w := range words[1:] {
 		p := flags[w]
 		if p == nil {
-			return e, bailey.Invalid.Errorf("settings.yaml, under network, knows more: docs/egress.md",
-				"--egress %s: %q is none of private, plain, noSNI", s, w)
+			return e, bailey.Invalid.Errorf("see docs/egress.md for more options in settings.yaml, under network",
+				"--egress %s: %q is not one of private, plain, noSNI", s, w)
 		}
 		*p = true
 	}
@@ -127,7 +127,7 @@ func (a *commands) wrapLog(ctx context.Context, follow bool) error {
 		}
 		if !follow {
 			if shown == 0 {
-				_, err = fmt.Fprintln(a.Stdout, "nothing was refused to an agent inside the wall")
+				_, err = fmt.Fprintln(a.Stdout, "no agent in the jail was refused anything")
 			}
 			return err
 		}

@@ -95,7 +95,7 @@ func (w *agentRun) findAgent(ctx context.Context, argv []string) (err error) {
 		w.program, err = filepath.Abs(w.program)
 	}
 	if err != nil {
-		return bailey.NotFound.Wrapf(err, "install it, or name it by its path", "%s is not installed", argv[0])
+		return bailey.NotFound.Wrapf(err, "install it, or give its path", "%s is not installed", argv[0])
 	}
 	st, err := apitype.ShowSettings.Ask(ctx, w.client, apitype.SettingsQuery{})
 	if err != nil {
@@ -155,7 +155,7 @@ func (w *agentRun) allowedEndpoints() (list []bailey.Endpoint, err error) {
 	if base := os.Getenv(w.agent.Base); w.agent.Base != "" && base != "" {
 		u, err := url.Parse(base)
 		if err != nil || u.Hostname() == "" {
-			return nil, bailey.Invalid.New(w.agent.Base+" is no URL", "correct it, or unset it")
+			return nil, bailey.Invalid.New(w.agent.Base+" is not a URL", "correct it, or unset it")
 		}
 		e, err := bailey.ParseEndpoint(net.JoinHostPort(u.Hostname(),
 			cmp.Or(u.Port(), map[string]string{"http": "80"}[u.Scheme], "443")))
@@ -262,7 +262,7 @@ func (w *agentRun) planJob(ctx context.Context, home string, argv []string) (err
 		}
 	}
 	if w.tasks < 0 {
-		return bailey.Invalid.New("--tasks is above zero", "leave it out for 1024")
+		return bailey.Invalid.New("--tasks must be above zero", "leave it out for the default, 1024")
 	}
 	if w.tasks > 0 {
 		j.Limits.Tasks = w.tasks
@@ -347,7 +347,7 @@ func (w *agentRun) runAgent(ctx context.Context, cages *jail.Jail, home string, 
 	w.run = nil
 	w.printSettled(s, w.project.Path)
 	if n := end.Egress.Refused; n > 0 && !w.JSON {
-		fmt.Fprintf(w.Stderr, "bailey: it was refused %s on its way out: bailey wrap --log shows them, and what would allow each\n", apitype.Counts(int(n), "connection"))
+		fmt.Fprintf(w.Stderr, "bailey: %s of its connections were refused; run bailey wrap --log to see them and how to allow each\n", apitype.Counts(int(n), "connection"))
 	}
 	end.Moved, end.Dir, end.Unseen, end.Changed = s.Moved, s.Dir, s.Unseen, s.Changed
 	end.Hide(w.secretReplacer())
@@ -398,7 +398,7 @@ func (w *agentRun) printJailLimits(cage bailey.Cage) {
 	for _, e := range w.job.Network.Endpoints {
 		reach = append(reach, e.Words())
 	}
-	fmt.Fprintln(w.Stderr, "bailey: "+terminal.Shown(fmt.Sprintf("%s inside the wall: cage %s, %d layers; %s is writable; it reaches %s; bailey wrap --log, in another terminal, shows what it is refused",
+	fmt.Fprintln(w.Stderr, "bailey: "+terminal.Shown(fmt.Sprintf("%s in the agent jail: cage %s, %d layers; %s is writable; it reaches %s; to see refusals, run bailey wrap --log in another terminal",
 		w.agent.Name, cage.Kind, len(cage.Layers), w.project.Path, cmp.Or(strings.Join(reach, ", "), "no host"))))
 }
 
@@ -416,7 +416,7 @@ func (w *agentRun) untilKilled(ctx context.Context) (context.Context, func()) {
 			return
 		}
 		if now, err := apitype.ShowKilled.Ask(ctx, &client, localapi.None{}); err == nil && now.On() {
-			cancel(bailey.Denied.New(apitype.KilledText(now), "bailey resume, then wrap the agent again"))
+			cancel(bailey.Denied.New(apitype.KilledText(now), "run bailey resume, then wrap the agent again"))
 		}
 	})
 	return ctx, func() { cancel(nil); watch() }
@@ -549,14 +549,14 @@ func wayOut(e bailey.EgressEvent) string {
 		return e.Hint
 	case strings.Contains(e.Hint, "private: true"):
 		return e.Hint + ": bailey wrap --egress " + e.Target +
-			",private, and plain where it speaks no TLS; or so in settings.yaml under network, for: [wrap]"
+			",private, and plain if it does not use TLS; or the same in settings.yaml under network, for: [wrap]"
 	}
 	return e.Hint + ": bailey wrap --egress " + e.Target + ", or in settings.yaml under network, for: [wrap]"
 }
 
 func (w agentProxy) Serve(ctx context.Context, listeners []net.Listener) error {
 	if len(listeners) == 0 {
-		return bailey.Internal.New("no socket came out of the cage", "")
+		return bailey.Internal.New("the jail did not hand over its socket", "")
 	}
 	last := len(listeners) - 1
 	inner := make(chan error, 1)

@@ -162,7 +162,7 @@ func (b *batch) addEntry(e audit.Entry, at ledger.Place) error {
 	case audit.KindIntent:
 		r := &row{id: e.Receipt, at: at}
 		if err := json.Unmarshal(e.Data, &r.intent); err != nil {
-			return fmt.Errorf("entry %d of the ledger is no intent of this version: %w", e.Seq, err)
+			return fmt.Errorf("entry %d of the ledger is not an intent of this version: %w", e.Seq, err)
 		}
 		r.started = r.intent.StartedAt.UnixMicro()
 		b.mark.high = max(b.mark.high, r.started)
@@ -175,7 +175,7 @@ func (b *batch) addEntry(e audit.Entry, at ledger.Place) error {
 	case audit.KindOutcome:
 		o := receiptEnd{id: e.Receipt, at: at}
 		if err := json.Unmarshal(e.Data, &o.outcomeRow); err != nil {
-			return fmt.Errorf("entry %d of the ledger is no outcome of this version: %w", e.Seq, err)
+			return fmt.Errorf("entry %d of the ledger is not an outcome of this version: %w", e.Seq, err)
 		}
 		if r := b.open[e.Receipt]; r != nil {
 			r.end = o
@@ -315,6 +315,6 @@ func (x *Index) feedQuietly(ctx context.Context, still func() bool) {
 	err := x.useOrRebuild(ctx, func() error { return x.catchUp(ctx, still) })
 	if err != nil && ctx.Err() == nil && !errors.Is(err, errDisturbed) {
 		x.fed = x.ledger.Durable() // not again before the ledger grows
-		x.log.Warn("the index of receipts is not fed", "file", x.path, "err", err)
+		x.log.Warn("the index of receipts is not updated", "file", x.path, "err", err)
 	}
 }

@@ -40,7 +40,7 @@ func (x *Index) readStamps() (t indexStamps) {
 // recordStamps records the state of the files. It must be called after each of our writes and at no other time.
 func (x *Index) recordStamps() { x.left = x.readStamps() }
 
-const errForeign staleError = "somebody else has written it"
+const errForeign staleError = "another program has written it"
 
 // ensureOpen opens the file, unless it is open and unchanged.
 func (x *Index) ensureOpen(ctx context.Context) error {
@@ -58,7 +58,7 @@ func (x *Index) ensureOpen(ctx context.Context) error {
 	}
 	for _, suffix := range []string{"-wal", "-shm", "-journal"} { // SQLite blocks on a pipe and follows a link
 		if st, err := os.Lstat(x.path + suffix); err == nil && (!st.Mode().IsRegular() || suffix == "-journal") {
-			return staleError("beside it stands " + suffix + ", which is none of ours")
+			return staleError("beside it is " + suffix + ", which is not part of it")
 		}
 	}
 	found := x.readStamps().main
@@ -95,7 +95,7 @@ func (x *Index) openSQLite(ctx context.Context, fresh, sealed bool) (err error) 
 
 func (x *Index) openDir() (*owned.Dir, error) {
 	return owned.OpenDir(filepath.Dir(x.path), "the directory of the index",
-		"chmod 700 and chown it, after finding out who changed it")
+		"run chmod 700 and chown on it, after finding out who changed it")
 }
 
 // prepareFile checks that only this user could have written the file. It opens and closes the file before SQLite does,
@@ -128,7 +128,7 @@ func (x *Index) removeFiles() error {
 	x.closeDB()
 	for _, suffix := range []string{sealSuffix, "-wal", "-shm", "-journal", ""} {
 		if err := os.Remove(x.path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return bailey.Unavailable.Wrap(err, "the index of receipts cannot be made anew",
+			return bailey.Unavailable.Wrap(err, "cannot rebuild the index of receipts",
 				"move "+x.path+suffix+" away")
 		}
 	}
@@ -179,7 +179,7 @@ func (x *Index) examineFile(ctx context.Context, sealed bool) error {
 	x.mark, x.whole, x.opened = indexProgress{}, true, nil
 	err := x.mark.scanRow(x.db.QueryRowContext(ctx, getMark))
 	if errors.Is(err, sql.ErrNoRows) {
-		return staleError("it does not say how far it goes")
+		return staleError("it does not state its last entry")
 	}
 	return err
 }
@@ -199,12 +199,12 @@ func (x *Index) checkStatements(ctx context.Context) error {
 			return err
 		}
 		if i >= len(want) || sql != want[i] {
-			return staleError(fmt.Sprintf("it holds %.80q, which ours does not", sql))
+			return staleError(fmt.Sprintf("it contains the unknown %.80q", sql))
 		}
 		want[i] = ""
 	}
 	if strings.Join(want, "") != "" {
-		return staleError("it lacks something that ours has")
+		return staleError("it lacks a part of its schema")
 	}
 	return rows.Err()
 }
@@ -220,11 +220,11 @@ func classifyError(err error) error {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT,
 		sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
 		return bailey.Unavailable.Wrapf(err,
-			"look at the disk and who else has the file open; it may be deleted at any time",
+			"check the disk and who has the file open; the index may be deleted",
 			"the index of receipts cannot be used")
 	case sqlite3.SQLITE_FULL:
-		return bailey.Unavailable.Wrapf(err, "free some space where the index is",
-			"the index of receipts has no space")
+		return bailey.Unavailable.Wrapf(err, "free some space for the index",
+			"there is no space for the index of receipts")
 	}
 	return staleError(err.Error())
 }
@@ -324,7 +324,7 @@ func (x *Index) checkSize(f *os.File) error {
 	}
 	_, _, ledger, err := x.ledger.Extent()
 	if err == nil && st.Size() > 2*ledger+indexSpare {
-		return staleError(fmt.Sprintf("it has %d bytes, for a ledger of %d", st.Size(), ledger))
+		return staleError(fmt.Sprintf("it has %d bytes for a ledger of %d", st.Size(), ledger))
 	}
 	return err
 }

@@ -111,7 +111,7 @@ func TestIndexWrittenWhileInUse(t *testing.T) {
 			time.Sleep(20 * time.Millisecond) // longer than a clock tick of the file systems used here
 			harm(t, x)
 			likeTheScan(t, x, 30)
-			if !strings.Contains(log.String(), "somebody else has written it") {
+			if !strings.Contains(log.String(), "another program has written it") {
 				t.Errorf("said %q", &log)
 			}
 		})
@@ -138,7 +138,7 @@ func TestForeignIndexIsNotSealed(t *testing.T) {
 					t.Errorf("index.db%s stands there", suffix)
 				}
 			}
-			if !strings.Contains(log.String(), "somebody else has written it") {
+			if !strings.Contains(log.String(), "another program has written it") {
 				t.Errorf("said %q", &log)
 			}
 			likeTheScan(t, x, 30)

@@ -90,7 +90,7 @@ func (x *Index) Find(ctx context.Context, f receipts.Filter) (receipts.Page, err
 	if err == nil || ctx.Err() != nil {
 		return page, err
 	}
-	x.log.Warn("the index of receipts gives no answer: the ledger is read through instead", "file", x.path, "err", err)
+	x.log.Warn("the index of receipts failed: reading the ledger instead", "file", x.path, "err", err)
 	return x.Scan(ctx, f)
 }
 
@@ -128,7 +128,7 @@ func (x *Index) useOrRebuild(ctx context.Context, do func() error) error {
 	if !errors.As(err, &why) {
 		return err
 	}
-	x.log.Warn("the index of receipts is made anew", "file", x.path, "why", err)
+	x.log.Warn("rebuilding the index of receipts", "file", x.path, "why", err)
 	if err := x.removeFiles(); err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (x *Index) Close() error {
 			return err
 		}
 	}
-	x.log.Warn("the index of receipts is deleted", "file", x.path, "why", errForeign)
+	x.log.Warn("deleting the index of receipts", "file", x.path, "why", errForeign)
 	return x.removeFiles()
 }
 
@@ -205,7 +205,7 @@ func (x *Index) queryReceipts(ctx context.Context, f receipts.Filter) (receipts.
 			return page, err
 		}
 		if !f.Matches(r) {
-			return page, staleError(fmt.Sprintf("its row of entry %d is not what the ledger holds", r.Seq))
+			return page, staleError(fmt.Sprintf("its row of entry %d differs from the ledger", r.Seq))
 		}
 		page.Records = append(page.Records, r)
 	}

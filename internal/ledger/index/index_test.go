@@ -191,7 +191,7 @@ func TestIndexIsMadeAnew(t *testing.T) {
 			if st, err := os.Lstat(x.path); err != nil || st.Mode() != 0o600 {
 				t.Errorf("the file: %v %v", st, err)
 			}
-			if got := strings.Count(log.String(), "made anew"); got != 1 && !c.quiet || got > 1 {
+			if got := strings.Count(log.String(), "rebuilding"); got != 1 && !c.quiet || got > 1 {
 				t.Errorf("said %d times: %s", got, &log)
 			}
 			likeTheScan(t, x, 20)
@@ -234,7 +234,7 @@ func TestIndexCorruptAtRandom(t *testing.T) {
 		do(t, os.Chtimes(x.path, later, later))
 		likeTheScan(t, x, 12)
 	}
-	t.Logf("made anew %d times of 60", strings.Count(log.String(), "made anew"))
+	t.Logf("made anew %d times of 60", strings.Count(log.String(), "rebuilding"))
 }
 
 // TestIndexAhead checks a ledger that is older than its index, for example because it was restored from a copy, or
@@ -267,7 +267,7 @@ func TestIndexAhead(t *testing.T) {
 			var log said
 			x = indexed(t, l, &log)
 			likeTheScan(t, x, 100)
-			if !strings.Contains(log.String(), "made anew") {
+			if !strings.Contains(log.String(), "rebuilding") {
 				t.Errorf("nothing said: %s", &log)
 			}
 		})
@@ -368,7 +368,7 @@ func TestIndexWithoutSpace(t *testing.T) {
 					t.Fatalf("%d receipts, %v", len(page.Records), err)
 				}
 			}
-			if !strings.Contains(log.String(), "read through instead") {
+			if !strings.Contains(log.String(), "reading the ledger instead") {
 				t.Errorf("nothing said: %s", &log)
 			}
 			if name == "full" && !strings.Contains(log.String(), "no space") {

@@ -44,7 +44,7 @@ func TestFullIndex(t *testing.T) {
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}}
 	raw, err := cmd.CombinedOutput()
-	if out := string(raw); err != nil || strings.Count(out, "read through instead") != 3 || !strings.Contains(out, "no space") {
+	if out := string(raw); err != nil || strings.Count(out, "reading the ledger instead") != 3 || !strings.Contains(out, "no space") {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }

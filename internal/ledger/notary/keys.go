@@ -39,7 +39,7 @@ type KeyFiles struct {
 
 func (k KeyFiles) openKeyDir() (*owned.Dir, error) {
 	return owned.OpenDir(k.Dir, "the directory of "+cmp.Or(k.Whose, "the log")+"'s keys",
-		"find out who changed it; a key wants a directory of its own: mkdir -m 700")
+		"find out who changed it; a key needs its own directory: mkdir -m 700")
 }
 
 const (
@@ -56,8 +56,8 @@ func (k KeyFiles) Make() (crypto.Signer, error) {
 	}
 	if err := owned.MakeDir(k.Dir); err != nil {
 		return nil, bailey.Unavailable.Wrapf(err,
-			"give keys a directory that can be made: BAILEY_HOME on a disk you can write",
-			"the log's key has no directory")
+			"set BAILEY_HOME to a directory on a disk that you can write",
+			"cannot create the directory of the log's key")
 	}
 	return private, k.writeKey(keyName(public), private)
 }
@@ -82,12 +82,12 @@ func (k KeyFiles) Find(public ed25519.PublicKey) (crypto.Signer, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, bailey.NotFound.Wrap(err, "the log's private key is not in "+k.Dir,
 			"restore "+keyName(public)+
-				" from a copy of the home; without it no checkpoint can be signed, and a new ledger has to begin")
+				" from a copy of the home; without it no checkpoint can be signed, and a new ledger is needed")
 	case err != nil:
 		return nil, err
 	case !private.Public().(ed25519.PublicKey).Equal(public):
-		return nil, bailey.Conflict.New(filepath.Join(k.Dir, keyName(public))+" holds another key than its name says",
-			"somebody exchanged it: restore it from a copy of the home")
+		return nil, bailey.Conflict.New(filepath.Join(k.Dir, keyName(public))+" has another key than its name states",
+			"restore it from a copy of the home: it was replaced")
 	}
 	return private, nil
 }
@@ -112,8 +112,8 @@ func (k KeyFiles) readKey(name string) (ed25519.PrivateKey, error) {
 
 func parseKey(name string, text []byte) (ed25519.PrivateKey, error) {
 	malformed := func(err error) error {
-		return bailey.Invalid.Wrap(err, name+" is no private key of Ed25519",
-			"a key's file is PEM of PKCS #8, as from openssl genpkey -algorithm ed25519")
+		return bailey.Invalid.Wrap(err, name+" is not an Ed25519 private key",
+			"use a key file of PEM with PKCS #8, as from openssl genpkey -algorithm ed25519")
 	}
 	block, rest := pem.Decode(text)
 	if block == nil || block.Type != keyType || len(text) > maxKey || len(bytes.TrimSpace(rest)) > 0 {
@@ -171,7 +171,7 @@ func (k KeyFiles) Read(name string) (crypto.Signer, error) {
 	private, err := k.readKey(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, bailey.NotFound.New("there is no key "+filepath.Join(k.Dir, name),
-			"look at its path; the first start makes one where there is none")
+			"check its path; the first start creates a missing key")
 	}
 	return private, err
 }
@@ -186,8 +186,8 @@ func (k KeyFiles) Named(name string) (crypto.Signer, error) {
 		return nil, err
 	}
 	if err := owned.MakeDir(k.Dir); err != nil {
-		return nil, bailey.Unavailable.Wrapf(err, "name a file in a directory that can be made, of its own and 0700",
-			"the key %s has no directory", name)
+		return nil, bailey.Unavailable.Wrapf(err, "name a file in a directory of its own that can be created, mode 0700",
+			"cannot create the directory of the key %s", name)
 	}
 	return private, k.writeKey(name, private)
 }

@@ -198,16 +198,16 @@ func (n *Notary) Cosigned(ctx context.Context, signed []byte) error {
 	}
 	s, err := audit.Trust{Keys: n.keys.All()}.Open(signed)
 	if err != nil {
-		return bailey.Invalid.Wrap(err, "this is no checkpoint that the log signed",
-			"bailey audit checkpoint prints one")
+		return bailey.Invalid.Wrap(err, "this is not a checkpoint signed by the log",
+			"run bailey audit checkpoint to print one")
 	}
 	if last, err := audit.ReadCheckpoint(n.newest); err != nil || last != s.Checkpoint {
-		return bailey.Conflict.New("this is not the newest checkpoint: another was signed meanwhile",
-			"have the newest cosigned")
+		return bailey.Conflict.New("this is no longer the newest checkpoint: another was signed meanwhile",
+			"have the newest one cosigned")
 	}
 	if signed, err = audit.Join(n.newest, signed); err != nil { // another witness may have answered meanwhile
-		return bailey.Invalid.Wrap(err, "the checkpoint is not kept with these signatures",
-			"ask the witnesses again, and fewer of them")
+		return bailey.Invalid.Wrap(err, "the checkpoint with these signatures was not stored",
+			"ask the witnesses again, or fewer of them")
 	}
 	return n.keepCheckpoint(signed)
 }
@@ -287,12 +287,12 @@ func (s signer) Sign(text []byte) ([]byte, error) { return s.private.Sign(nil, t
 // signed last, and only in the log's own name.
 func signCheckpoint(c, last audit.Checkpoint, proof []audit.Hash, by note.Signer) ([]byte, error) {
 	if err := c.Extends(last, proof); err != nil {
-		return nil, bailey.Conflict.Wrap(err, "the checkpoint is not signed: it does not extend the one signed last",
-			"the ledger was cut, restored or exchanged: keep it and find out which, then begin a new one")
+		return nil, bailey.Conflict.Wrap(err, "the checkpoint is not signed: it does not extend the last signed one",
+			"the ledger was cut, restored or replaced: keep it, find out which, then start a new one")
 	}
 	if _, err := audit.ParseCheckpoint(c.Text()); err != nil || by.Name() != c.Origin {
-		return nil, bailey.Invalid.Wrap(err, "the checkpoint is not signed: it is not of the log whose key this is",
-			"a log's key carries the name of the log's origin")
+		return nil, bailey.Invalid.Wrap(err, "the checkpoint is not signed: it belongs to another log than this key",
+			"the name in a log's key must be the origin of the log")
 	}
 	return note.Sign(&note.Note{Text: c.Text()}, by)
 }
@@ -306,7 +306,7 @@ func (n *Notary) lastCheckpoint() (audit.Checkpoint, error) {
 	s, err := audit.Trust{Keys: n.keys.All()}.Open(n.newest)
 	if err != nil {
 		return s.Checkpoint, bailey.Conflict.Wrap(err, "the newest checkpoint is not signed by a key of this log",
-			"restore it from where checkpoints are kept, after finding out who exchanged it")
+			"restore it from where checkpoints are kept, after finding out who replaced it")
 	}
 	return s.Checkpoint, nil
 }
@@ -318,8 +318,8 @@ func (n *Notary) Consistency(ctx context.Context, old uint64, signed []byte) ([]
 		return nil, err
 	}
 	if old > c.Size {
-		return nil, bailey.Invalid.Errorf("look at that number first: when somebody did see so many, the log was rolled back, and bailey audit verify --against what was seen shows it",
-			"the checkpoint has %d entries, and %d are said to have been seen", c.Size, old)
+		return nil, bailey.Invalid.Errorf("check that number first: if a witness saw that many entries, the log was rolled back; bailey audit verify --against that checkpoint shows it",
+			"the checkpoint has %d entries, but %d were reportedly seen", c.Size, old)
 	}
 	proof, _, err := n.proveConsistency(ctx, old, c.Size, n.c.Log.Durable())
 	return proof, err
@@ -333,7 +333,7 @@ func (n *Notary) proveExtends(ctx context.Context, last audit.Checkpoint, to led
 	proof, root, err := n.proveConsistency(ctx, last.Size, to.Tree.Size(), to)
 	if err == nil && root != to.Tree.Root() {
 		err = n.c.Log.Disagrees(audit.Bad{Within: to.Tree.Size(), Reason: audit.Forked,
-			Detail: "the files hold other entries than were written"})
+			Detail: "the files contain other entries than were written"})
 	}
 	return proof, err
 }
@@ -403,8 +403,8 @@ func (n *Notary) findCovering(ctx context.Context, seq uint64) ([]byte, error) {
 		}
 		s, err := audit.Trust{Keys: n.keys.All()}.Open(signed)
 		if err != nil {
-			return nil, bailey.Conflict.Wrap(err, "a checkpoint that was kept is not signed by a key of this log",
-				"restore it from where checkpoints are kept, after finding out who exchanged it")
+			return nil, bailey.Conflict.Wrap(err, "a stored checkpoint is not signed by a key of this log",
+				"restore it from where checkpoints are kept, after finding out who replaced it")
 		}
 		if s.Size >= seq {
 			return signed, nil

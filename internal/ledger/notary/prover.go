@@ -26,7 +26,7 @@ const mostEntries = 1 << 61
 // newProver returns a prover for the root over the first size entries and for proofs to it.
 func newProver(size uint64) (*prover, error) {
 	if size == 0 || size > mostEntries {
-		return nil, fmt.Errorf("there are no proofs to a tree of %d entries", size)
+		return nil, fmt.Errorf("no proof is possible for a tree of %d entries", size)
 	}
 	p := &prover{size: size, want: make(map[int64]tlog.Hash)}
 	_, err := tlog.TreeHash(int64(size), p.recordingReader())
@@ -68,7 +68,7 @@ func (p *prover) addLeaf(leaf audit.Hash) {
 // root returns the root of the tree. It fails if not all leaves were added.
 func (p *prover) treeRoot() (audit.Hash, error) {
 	if p.added < p.size {
-		return audit.Hash{}, fmt.Errorf("the ledger has %d entries, not the %d that are to be proved", p.added, p.size)
+		return audit.Hash{}, fmt.Errorf("the ledger has %d entries, not the %d to be proved", p.added, p.size)
 	}
 	h, err := tlog.TreeHash(int64(p.size), p.hashReader())
 	return audit.Hash(h), err
@@ -135,7 +135,7 @@ func (p *prover) hashReader() tlog.HashReader {
 	return tlog.HashReaderFunc(func(indexes []int64) (list []tlog.Hash, err error) {
 		for _, i := range indexes {
 			if p.want[i] == (tlog.Hash{}) {
-				return nil, errors.New("a proof needs to be wanted before the leaves are added, and all of them")
+				return nil, errors.New("a proof must be requested before any leaf is added")
 			}
 			list = append(list, p.want[i])
 		}
@@ -170,7 +170,7 @@ func (n *Notary) findEntries(ctx context.Context, id bailey.ReceiptID,
 		}
 	}
 	if last == 0 {
-		return nil, 0, bailey.NotFound.Errorf("bailey receipts list shows them", "there is no receipt %.80s", id)
+		return nil, 0, bailey.NotFound.Errorf("run bailey receipts list to show them", "there is no receipt %.80s", id)
 	}
 	slices.Sort(seqs)
 	return seqs, last, nil
@@ -211,7 +211,7 @@ func (n *Notary) proveEntries(ctx context.Context, signed []byte, seqs []uint64)
 	}
 	if root, err := p.treeRoot(); err != nil || root != c.Root {
 		return r, &audit.Bad{Entry: c.Size, Reason: audit.Forked,
-			Detail: fmt.Sprintf("the first %d entries are not those that were signed", c.Size)}
+			Detail: fmt.Sprintf("the first %d entries are not the ones that were signed", c.Size)}
 	}
 	for i, e := range r.Entries {
 		if r.Entries[i].Proof, err = p.inclusionOf(e.Seq); err != nil {

@@ -51,7 +51,7 @@ func OpenDir(path, what, hint string) (*Dir, error) {
 	d, err := OpenUnchecked(path)
 	if err != nil {
 		return nil, bailey.Unavailable.Wrapf(err,
-			"it has to be a directory of its own: no link, mode 0700, owned by who runs this", "%s %s does not open", what, path)
+			"use a directory of its own, not a link, mode 0700, owned by this user", "cannot open %s %s", what, path)
 	}
 	if err := d.CheckFit(); err != nil {
 		d.holder.Close()
@@ -68,10 +68,10 @@ func (d *Dir) OpenRegular(name string, flags int) (*os.File, error) {
 	}
 	if d.Accept != nil {
 		return nil, bailey.Invalid.Wrap(err, filepath.Join(d.Path, name)+" cannot be read",
-			"a segment is a regular file that you can read, no link, pipe or device: copy its bytes")
+			"use a regular file that you can read, not a link, pipe or device: copy its bytes")
 	}
 	return nil, bailey.Unavailable.Wrapf(err,
-		"a ledger file is regular, mode 0600, yours and has one name: find out who changed it and put it right", "%s is refused", filepath.Join(d.Path, name))
+		"find out who changed it and correct it: a ledger file must be regular, of mode 0600, owned by you, without other hard links", "%s is refused", filepath.Join(d.Path, name))
 }
 
 // List returns the directory's names, sorted.
@@ -110,7 +110,7 @@ func (d *Dir) Create(temp, name string, content io.Reader) error {
 	}
 	if err != nil {
 		d.Remove(temp) // it may have filled the disk
-		return bailey.Unavailable.Wrapf(err, DiskRemedy(err), "%s could not be written", filepath.Join(d.Path, name))
+		return bailey.Unavailable.Wrapf(err, DiskRemedy(err), "cannot write %s", filepath.Join(d.Path, name))
 	}
 	return nil
 }
@@ -119,15 +119,15 @@ func (d *Dir) Create(temp, name string, content io.Reader) error {
 func DiskRemedy(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return "free some space, or raise the quota, where the ledger is, then call again"
+		return "free some space, or raise the quota, for the ledger, then call again"
 	case errors.Is(err, syscall.EFBIG):
-		return "raise the limit on file sizes (ulimit -f) and end the gateway (bailey gateway stop): the next call starts one"
+		return "raise the limit on file sizes (ulimit -f) and stop the gateway (bailey gateway stop): the next call starts one"
 	case errors.Is(err, syscall.EOPNOTSUPP), errors.Is(err, syscall.ENOSYS):
 		return "the file system cannot reserve space: keep BAILEY_HOME on ext4, xfs, btrfs or tmpfs"
 	case errors.Is(err, syscall.EROFS):
-		return "the file system is read-only: look at the kernel's log, mount it read-write and end the gateway (bailey gateway stop): the next call starts one"
+		return "check the kernel's log, mount the file system read-write and stop the gateway (bailey gateway stop): the next call starts one"
 	}
-	return "look at the disk and the kernel's log, then end the gateway (bailey gateway stop): the next call starts one that verifies the ledger and repairs its tail"
+	return "check the disk and the kernel's log, then stop the gateway (bailey gateway stop): the next call starts one that verifies the ledger and repairs its tail"
 }
 
 // accept returns unfit, or nil if Accept takes it.

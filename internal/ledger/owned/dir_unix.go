@@ -38,9 +38,9 @@ func checkStat(st *unix.Stat_t, kind, most uint32, uid int) error {
 	case mode&unix.S_IFMT != kind:
 		return fmt.Errorf("it is of another type (%#o)", mode&unix.S_IFMT)
 	case int(st.Uid) != uid:
-		return fmt.Errorf("it belongs to uid %d and not to %d", st.Uid, uid)
+		return fmt.Errorf("it belongs to uid %d, not to %d", st.Uid, uid)
 	case mode&0o7777&^most != 0:
-		return fmt.Errorf("its mode is %#o, the most is %#o", mode&0o7777, most)
+		return fmt.Errorf("its mode is %#o, but may be at most %#o", mode&0o7777, most)
 	case kind == unix.S_IFREG && st.Nlink != 1:
 		return fmt.Errorf("it has %d names (hard links)", st.Nlink)
 	}
@@ -52,16 +52,16 @@ func checkStat(st *unix.Stat_t, kind, most uint32, uid int) error {
 func (d *Dir) CheckSame(f *os.File, name string, size int64) error {
 	var named, opened unix.Stat_t
 	if err := unix.Fstatat(int(d.Fd()), name, &named, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return fmt.Errorf("%s is gone: %w", filepath.Join(d.Path, name), err)
+		return fmt.Errorf("%s was removed: %w", filepath.Join(d.Path, name), err)
 	}
 	if err := unix.Fstat(int(f.Fd()), &opened); err != nil {
 		return err
 	}
 	if named.Dev != opened.Dev || named.Ino != opened.Ino {
-		return fmt.Errorf("%s is another file now", filepath.Join(d.Path, name))
+		return fmt.Errorf("%s is now another file", filepath.Join(d.Path, name))
 	}
 	if opened.Size != size {
-		return fmt.Errorf("%s has %d bytes, of which %d are ours", filepath.Join(d.Path, name), opened.Size, size)
+		return fmt.Errorf("%s has %d bytes, but %d were written", filepath.Join(d.Path, name), opened.Size, size)
 	}
 	return checkStat(&opened, unix.S_IFREG, 0o600, os.Geteuid())
 }

@@ -22,7 +22,7 @@ func OpenUnchecked(path string) (*Dir, error) {
 		return nil, err
 	}
 	if !info.IsDir() {
-		return nil, errors.New("it is no directory, or a link to one")
+		return nil, errors.New("it is not a directory, or a link to one")
 	}
 	root, err := os.OpenRoot(path)
 	if err != nil {
@@ -39,7 +39,7 @@ func (d *Dir) CheckFit() error {
 		return err
 	}
 	if !named.IsDir() || !os.SameFile(named, opened) {
-		return errors.New("it is a link, or was exchanged")
+		return errors.New("it is a link, or was replaced")
 	}
 	return nil
 }
@@ -49,17 +49,17 @@ func (d *Dir) CheckFit() error {
 func (d *Dir) CheckSame(f *os.File, name string, size int64) error {
 	named, err := d.Lstat(name)
 	if err != nil {
-		return fmt.Errorf("%s is gone: %w", filepath.Join(d.Path, name), err)
+		return fmt.Errorf("%s was removed: %w", filepath.Join(d.Path, name), err)
 	}
 	opened, err := f.Stat()
 	if err != nil {
 		return err
 	}
 	if !named.Mode().IsRegular() || !os.SameFile(named, opened) {
-		return fmt.Errorf("%s is another file now", filepath.Join(d.Path, name))
+		return fmt.Errorf("%s is now another file", filepath.Join(d.Path, name))
 	}
 	if opened.Size() != size {
-		return fmt.Errorf("%s has %d bytes, of which %d are ours", filepath.Join(d.Path, name), opened.Size(), size)
+		return fmt.Errorf("%s has %d bytes, but %d were written", filepath.Join(d.Path, name), opened.Size(), size)
 	}
 	return d.accept(name, oneName(f))
 }

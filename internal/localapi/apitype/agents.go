@@ -34,7 +34,7 @@ type Trial struct {
 
 // WalksAround returns the status of an agent without any known confinement.
 func WalksAround(agent, why, cure string, tried ...Trial) AgentStatus {
-	return AgentStatus{Agent: agent, State: OpenState, Words: "this agent can walk around the gate: " + why, Cure: cure,
+	return AgentStatus{Agent: agent, State: OpenState, Words: "this agent can bypass the gate: " + why, Cure: cure,
 		Tried: tried}
 }
 
@@ -48,8 +48,8 @@ func NewAgentStatus(sessions []LiveSession) []AgentStatus {
 	var agents []AgentStatus
 	for _, name := range slices.Compact(names) {
 		agents = append(agents,
-			WalksAround(name, "nothing was tried that would show what holds it",
-				"bailey status, where the agent runs, tries it"))
+			WalksAround(name, "no check of its confinement was made",
+				"run bailey status where the agent runs"))
 	}
 	return agents
 }

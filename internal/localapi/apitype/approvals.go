@@ -67,9 +67,9 @@ type QuestionList struct {
 func (q OpenQuestion) WaitText() string {
 	switch {
 	case q.Lapsed != "":
-		return "asked anew when its call comes again: " + q.Lapsed
+		return "asked again when its call is repeated: " + q.Lapsed
 	case q.State == StateGranted:
-		return "granted, not used yet"
+		return "approved, not used yet"
 	case q.Waits:
 		return "waits"
 	}
@@ -89,8 +89,8 @@ func (q OpenQuestion) Until() time.Time {
 func (o OpenQuestion) Read(id string) (OpenQuestion, error) {
 	text, err := approvaltext.Parse(o.Text)
 	if err != nil || approvaltext.Digest(o.Text) != o.Digest || string(o.ID) != id || text.ID != o.ID {
-		return OpenQuestion{}, bailey.Denied.Wrapf(err, "do not answer it; bailey gateway stop",
-			"the text of question %s is not the one that its digest names", o.ID)
+		return OpenQuestion{}, bailey.Denied.Wrapf(err, "do not answer it; run: bailey gateway stop",
+			"the text of question %s does not match its digest", o.ID)
 	}
 	text.Text, text.Digest, text.Subject, text.Alike = o.Text, o.Digest, o.Subject, o.Alike
 	for i := range text.Rules {
@@ -117,7 +117,7 @@ func (q OpenQuestion) Summary() string {
 		terminal.Shown(q.Agent))
 	fmt.Fprintf(&b, "impact    %s\n", terminal.Shown(q.Impact))
 	if q.Open {
-		b.WriteString("unbound   what lies in the files and directories that it names: that may change until it runs\n")
+		b.WriteString("unbound   contents of the files and directories that it names: they may change until it runs\n")
 	}
 	for _, r := range q.Rules {
 		fmt.Fprintf(&b, "asked by  %s: %s\n",
@@ -126,7 +126,7 @@ func (q OpenQuestion) Summary() string {
 	b.WriteString("wants     " + q.requirementText())
 	for _, e := range q.Answers {
 		if e.Granted {
-			fmt.Fprintf(&b, "; %s has granted it (%s)", terminal.Shown(e.Name), e.Level)
+			fmt.Fprintf(&b, "; %s has approved it (%s)", terminal.Shown(e.Name), e.Level)
 		}
 	}
 	fmt.Fprintf(&b, "\nstate     %s\ndigest    %s\n", q.stateText(), q.Digest)
@@ -140,7 +140,7 @@ func (q OpenQuestion) requirementText() string {
 		words += " that is " + string(q.Level)
 	}
 	if len(q.Roles) > 0 {
-		words += ", each by somebody with " + strings.Join(q.Roles, ", ")
+		words += ", each with " + strings.Join(q.Roles, ", ")
 	}
 	return words
 }
@@ -319,7 +319,7 @@ func (n *NotifyStatus) Summary() string {
 		list = append(list, n.Fault)
 	}
 	if len(list) == 0 {
-		list = append(list, "nobody is told of questions")
+		list = append(list, "no notification channel is configured")
 	}
 	return strings.Join(list, "; ")
 }

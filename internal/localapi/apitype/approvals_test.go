@@ -38,7 +38,7 @@ func TestShownIsBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if words := shown.Summary(); strings.Contains(words, "by ada") || strings.Contains(words, "side") || strings.Contains(words, "harmless") || strings.Contains(words, "anybody") || strings.Contains(words, "nothing") ||
-		!strings.Contains(words, "git main") || !strings.Contains(words, "2 answers") || !strings.Contains(words, "push.cedar:3") || !strings.Contains(words, "bob has granted it") {
+		!strings.Contains(words, "git main") || !strings.Contains(words, "2 answers") || !strings.Contains(words, "push.cedar:3") || !strings.Contains(words, "bob has approved it") {
 		t.Errorf("%s", words)
 	}
 	if shown.State != StateGranted || !shown.Waits || !shown.RunBy.Equal(lie.RunBy) || shown.Text != asked.Text || shown.Expires.Equal(lie.Expires) {
@@ -68,7 +68,7 @@ func TestCommandLineShowsWhatIsBound(t *testing.T) {
 	}
 	words := got.Summary()
 	for _, want := range []string{"git main", "drops it", "call      git.push branch=main, by claude", "impact    mutating, irreversible", "unbound", "main-asks (push.cedar:3): released",
-		"2 answers that is signed-touch, each by somebody with sre", "bob has granted it"} {
+		"2 answers that is signed-touch, each with sre", "bob has approved it"} {
 		if !strings.Contains(words, want) {
 			t.Errorf("it does not say %q:\n%s", want, words)
 		}

@@ -35,7 +35,7 @@ func ParseInputs(pairs []string) (map[string]any, error) {
 			return nil, bailey.Invalid.Errorf("write -i key=value", "%q is not key=value", pair)
 		}
 		if _, twice := input[key]; twice {
-			return nil, bailey.Invalid.Errorf("give each input once; a list is one JSON array",
+			return nil, bailey.Invalid.Errorf("give each input once; write a list as one JSON array",
 				"input %s is given twice", key)
 		}
 		input[key] = value
@@ -128,7 +128,7 @@ func KilledText(k Killed) string {
 	if k.Reason != "" {
 		words += ": " + terminal.TableCell(k.Reason)
 	}
-	return words + "; bailey resume carries calls again"
+	return words + "; run bailey resume to allow calls again"
 }
 
 // Killed describes that the kill switch is on. The zero Killed means that calls are carried.

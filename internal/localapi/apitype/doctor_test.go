@@ -30,7 +30,7 @@ func TestAgentsWalkAround(t *testing.T) {
 		t.Fatalf("%+v", agents)
 	}
 	for _, a := range agents {
-		if a.State != "open" || !strings.HasPrefix(a.Words, "this agent can walk around the gate: ") {
+		if a.State != "open" || !strings.HasPrefix(a.Words, "this agent can bypass the gate: ") {
 			t.Errorf("%+v", a)
 		}
 	}

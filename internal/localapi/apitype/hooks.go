@@ -94,13 +94,13 @@ func Loud(h hook.Hook) (list []string) {
 		list = append(list, fmt.Sprintf("line %d: %s ", h.Line, h.Argv[0])+fmt.Sprintf(words, args...))
 	}
 	if h.Unsandboxed {
-		say("runs without a cage, with all rights of yours")
+		say("runs without a jail, with all your rights")
 	}
 	for _, path := range h.Write {
 		say("may write %s", path)
 	}
 	for _, to := range h.Network {
-		say("may reach %s with what it is asked about", to)
+		say("may send its input to %s", to)
 	}
 	return list
 }

@@ -120,8 +120,8 @@ func (u WrapUnasked) Summary() string {
 	if len(all) == 0 {
 		return ""
 	}
-	return "not asked about the agent's own tools inside the wall: " + strings.Join(all, ", ") +
-		". A file that they hide is there to be read: keep it out of the project, or run the agent outside, hooked (docs/hooked.md)"
+	return "not asked about the agent's own tools inside the agent jail: " + strings.Join(all, ", ") +
+		". Files that they hide can be read there: keep them out of the project, or run the agent outside, hooked (docs/hooked.md)"
 }
 
 // Request returns the request about the start of the wrap that the policy decides. Person and session are those of

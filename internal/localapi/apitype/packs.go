@@ -88,11 +88,11 @@ func (p PackProposal) Summary() string {
 	}
 	fmt.Fprintf(&b, "%s %s, %s, %s, digest %s\n", p.Name, p.Version, Counts(p.Capabilities, "capability"), by, p.Digest)
 	if p.Was != nil {
-		fmt.Fprintf(&b, "in place of %s, digest %s\n", p.Was.Version, p.Was.Digest)
+		fmt.Fprintf(&b, "replaces %s, digest %s\n", p.Was.Version, p.Was.Digest)
 	}
 	b.WriteString(packstore.ChangeLines(p.Changes))
 	if len(p.Changes) == 0 {
-		b.WriteString("  it may do nothing that what is installed could not\n")
+		b.WriteString("  it may do nothing beyond the installed version\n")
 	}
 	for _, w := range p.Loud {
 		terminal.WriteLine(&b, '!', w)

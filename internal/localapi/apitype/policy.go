@@ -51,7 +51,7 @@ type Proposed struct {
 // meaning and in text.
 func (p Proposed) Summary() string {
 	var b strings.Builder
-	from := "the policy that is built in"
+	from := "the built-in policy"
 	if p.Dir != "" {
 		from = terminal.CutLine(p.Dir)
 	}
@@ -114,12 +114,12 @@ func (r Reconsidered) String() string {
 	fmt.Fprintf(&b, "%s: %s%s, %s\n\nthen: %s", terminal.Shown(string(r.Receipt)), terminal.Shown(string(r.Capability)),
 		DryRun(r.DryRun), r.StartedAt.Local().Format(time.DateTime), r.Then)
 	if r.Now == nil {
-		fmt.Fprintf(&b, "\n\nnow: nobody can tell: %s", terminal.Shown(r.Undecided))
+		fmt.Fprintf(&b, "\n\nnow: unknown: %s", terminal.Shown(r.Undecided))
 	} else {
 		fmt.Fprintf(&b, "\n\nnow: %s", r.Now)
 	}
 	for _, m := range r.Marks {
-		fmt.Fprintf(&b, "\nto bear in mind: %s", terminal.Shown(m))
+		fmt.Fprintf(&b, "\nnote: %s", terminal.Shown(m))
 	}
 	if len(r.Hidden) > 0 {
 		fmt.Fprintf(&b, "\nhidden in the receipt: %s", terminal.Shown(strings.Join(r.Hidden, ", ")))
@@ -135,7 +135,7 @@ func (d DecidedThen) String() string {
 	case d.Decision == "":
 		fmt.Fprintf(&b, "nothing was decided; it ended %s", d.Outcome)
 	case d.Policy == "":
-		fmt.Fprintf(&b, "%s, before any rule was asked", terminal.Shown(d.Decision))
+		fmt.Fprintf(&b, "%s, before any rule was evaluated", terminal.Shown(d.Decision))
 	case d.Outcome == bailey.Refused && d.Decision == bailey.Allow.String():
 		fmt.Fprintf(&b, "denied, though %s allowed it", terminal.Shown(RuleNames(d.Rules)))
 	case len(d.Rules) == 0:

@@ -118,7 +118,7 @@ func Possible(id bailey.ReceiptID) bool {
 
 // NoReceipt returns the error, of the kind NotFound, for a receipt that does not exist.
 func NoReceipt(id bailey.ReceiptID) error {
-	return bailey.NotFound.Errorf("bailey receipts list shows them", "no receipt %q", id)
+	return bailey.NotFound.Errorf("run bailey receipts list to show them", "no receipt %q", id)
 }
 
 // KeptNote returns a checkpoint of the home, or nil if the file does not exist.
@@ -180,5 +180,5 @@ const RotateCommand = "audit.rotate"
 const (
 	KeyAtBroker = "broker"
 	KeyAtHome   = "home" // not moved yet
-	keyStays    = "the log's key is a file of the home still, and signs no checkpoint: bailey audit key --rotate"
+	keyStays    = "the log's key is still a file of the home, and signs no checkpoint: bailey audit key --rotate"
 )

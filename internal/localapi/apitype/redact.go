@@ -57,8 +57,8 @@ func readOutput(ctx context.Context, conn *peer.Conn, out io.Writer, r *Redacted
 			return err
 		}
 		if _, err := out.Write(b); err != nil {
-			return bailey.Unavailable.Wrap(err, "the output was not written",
-				"look at where it goes; what came out is not all")
+			return bailey.Unavailable.Wrap(err, "cannot write the output",
+				"check where it goes; the output is incomplete")
 		}
 	}
 }
@@ -69,8 +69,8 @@ func streamError(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	return midStream{bailey.Unavailable.Wrap(localapi.CutOff{Err: err},
-		"the gateway ended in mid-stream: what came out is not all",
-		"its sessions ended with it; redact the whole text again")}
+		"the gateway stopped in the middle: the output is incomplete",
+		"redact the whole text again; the session ended with the gateway")}
 }
 
 // midStream shows only its own message; a caller must unwrap it to see socket addresses.
@@ -93,7 +93,7 @@ func sendInput(in io.Reader, conn *peer.Conn) error {
 			conn.WriteFrame(localapi.FrameEnd, nil)
 			return nil
 		case err != nil:
-			return bailey.Unavailable.Wrap(err, "the input cannot be read to its end", "look at where it comes from")
+			return bailey.Unavailable.Wrap(err, "cannot read all of the input", "check where it comes from")
 		}
 	}
 }
@@ -120,7 +120,7 @@ func RuleCounts(c redact.Config) string {
 	if parts == nil {
 		return ""
 	}
-	return strings.Join(parts, ", ") + ", beside what is built in"
+	return strings.Join(parts, ", ") + ", in addition to the built-in detection"
 }
 
 // MaxPiece is the maximum size of an input or output frame in bytes. Neither side holds more than a few frames.

@@ -150,7 +150,7 @@ func NewProfileStatus(stack settings.Stack, states []ProfileState) *ProfileStatu
 func (p *ProfileStatus) printSummary(line func(name, format string, args ...any)) {
 	line("profile", "%s", strings.Join(p.InUse, ", "))
 	if p.Fault != "" {
-		line("PROFILE", "NOTHING CAN BE CALLED: %s", terminal.Shown(p.Fault))
+		line("PROFILE", "NO CALL IS POSSIBLE: %s", terminal.Shown(p.Fault))
 	}
 	if len(p.Changed) > 0 {
 		line("DRIFT", "%s; %s", p.Drift(), p.Cure())
@@ -159,10 +159,10 @@ func (p *ProfileStatus) printSummary(line func(name, format string, args ...any)
 
 // Drift returns the text that names the changed files. Changed must not be empty.
 func (p *ProfileStatus) Drift() string {
-	return fmt.Sprintf("profiles/%s.yaml is not what is in use", strings.Join(p.Changed, ".yaml and profiles/"))
+	return fmt.Sprintf("profiles/%s.yaml differs from what is in use", strings.Join(p.Changed, ".yaml and profiles/"))
 }
 
 // Cure returns the hint with the command that applies the profiles in use again.
 func (p *ProfileStatus) Cure() string {
-	return fmt.Sprintf("bailey profile use %s shows the difference and applies it", strings.Join(p.InUse, " "))
+	return fmt.Sprintf("run bailey profile use %s to see the difference and apply it", strings.Join(p.InUse, " "))
 }

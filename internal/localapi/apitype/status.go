@@ -130,10 +130,10 @@ func (s Status) runningSummary(line func(name, format string, args ...any)) {
 	}
 	line("policy", "%s", s.policyText())
 	if s.Drift != "" {
-		line("DRIFT", "%s; bailey policy apply shows the difference and applies it", terminal.Shown(s.Drift))
+		line("DRIFT", "%s; run bailey policy apply to see the difference and apply it", terminal.Shown(s.Drift))
 	}
 	if s.Settings != "" {
-		line("DRIFT", "%s; bailey init --apply shows the difference and applies it", s.Settings)
+		line("DRIFT", "%s; run bailey init --apply to see the difference and apply it", s.Settings)
 	}
 	if s.Hooks != nil {
 		line("hooks", "%s", s.Hooks.summaryText())
@@ -187,7 +187,7 @@ func (k *KeptStatus) summaryText() string {
 	if k.Sessions != 1 {
 		text = fmt.Sprintf("%d redaction sessions are kept, the last", k.Sessions)
 	}
-	return text + k.Until.Local().Format(" until 2006-01-02 15:04") + ", or until the gateway ends"
+	return text + k.Until.Local().Format(" until 2006-01-02 15:04") + ", or until the gateway stops"
 }
 
 func (l *LedgerStatus) summaryText() string {
@@ -202,9 +202,9 @@ func (l *LedgerStatus) summaryText() string {
 	}
 	switch {
 	case !l.OK:
-		text += "; DAMAGED: bailey audit verify says where"
+		text += "; DAMAGED: run bailey audit verify for the place"
 	case l.Verified < l.Entries:
-		text += fmt.Sprintf("; verified now: the last %d entries and the links between segments; bailey audit verify reads all", l.Verified)
+		text += fmt.Sprintf("; verified now: the last %d entries and the links between segments; run bailey audit verify to read all", l.Verified)
 	}
 	return text
 }
@@ -214,7 +214,7 @@ func (c *CageStatus) Summary() string {
 	text := c.Kind + ": " + strings.Join(c.Layers, " ")
 	switch c.Kind {
 	case "":
-		text = "none, so no call runs"
+		text = "none, so no call can run"
 	case "none":
 		text = "none"
 	}
@@ -237,10 +237,10 @@ func (s *AskedStatus) summaryText() string {
 				false: fmt.Sprintf("%d questions wait", s.Open)}[s.Open == 1], s.Oldest.Local().Format(time.TimeOnly)))
 	}
 	if s.Granted > 0 {
-		words = append(words, fmt.Sprintf("%d granted and not used", s.Granted))
+		words = append(words, fmt.Sprintf("%d approved and not used", s.Granted))
 	}
 	if s.Grants > 0 {
-		words = append(words, Counts(s.Grants, "grant")+" standing: bailey grants list")
+		words = append(words, Counts(s.Grants, "grant")+" active: bailey grants list")
 	}
 	return strings.Join(words, "; ")
 }
@@ -290,7 +290,7 @@ const (
 )
 
 // SameUser is the warning for a broker that runs under the same uid as the gateway.
-const SameUser = "the broker runs under the gateway's own uid: this wall is absent, and whatever runs as this user can take what the broker lends"
+const SameUser = "the broker runs under the gateway's own uid, so there is no privilege separation: any process of this user can take what the broker lends"
 
 // BrokerStatus is the state of the broker, as `bailey status` shows it.
 type BrokerStatus struct {
@@ -314,7 +314,7 @@ func (b *BrokerStatus) Summary() string {
 	}
 	text += fmt.Sprintf("lends %d credentials", len(b.Leases))
 	if b.Changed {
-		text += "; its broker.yaml is not what it uses: bailey-broker apply"
+		text += "; its broker.yaml differs from what it uses: bailey-broker apply"
 	}
 	switch b.Key {
 	case KeyAtBroker:
@@ -330,7 +330,7 @@ func (b *BrokerStatus) Summary() string {
 
 // ExamineBroker returns the doctor's finding about the broker that the running gateway uses.
 func ExamineBroker(s Status) []Finding {
-	const name, tried = "broker", "asked it what it is"
+	const name, tried = "broker", "asked it for its identity"
 	b := s.Broker
 	switch {
 	case !s.Running:
@@ -340,13 +340,13 @@ func ExamineBroker(s Status) []Finding {
 	case !b.Running:
 		return []Finding{{name, Missing, tried + ": " + b.Fault, b.Cure}}
 	case b.Changed:
-		return []Finding{{name, Warning, tried + ": its broker.yaml is not what it uses",
-			"bailey-broker apply, as its own user, shows the difference"}}
+		return []Finding{{name, Warning, tried + ": its broker.yaml differs from what it uses",
+			"run bailey-broker apply, as its own user, to see the difference"}}
 	case b.Key == KeyAtHome:
 		return []Finding{{name, Warning, "looked for the log's key: " + keyStays,
-			"bailey audit key --rotate has one of the broker's follow it"}}
+			"run bailey audit key --rotate to replace it by a key of the broker"}}
 	case b.SameUID:
-		return []Finding{{name, Warning, tried + ": " + SameUser, "run it as a user of its own: docs/broker.md"}}
+		return []Finding{{name, Warning, tried + ": " + SameUser, "run it as a separate user: docs/broker.md"}}
 	}
 	return []Finding{{name, Good, tried + ": " + b.Summary(), ""}}
 }
@@ -354,10 +354,10 @@ func ExamineBroker(s Status) []Finding {
 // If the platform has no cage (jail.Bare; never on Linux), every start of an interface or a gateway prints a warning.
 // status and doctor report it too, and a separate rule must permit calls that run without a cage.
 
-const Disabled = "SANDBOX DISABLED: this platform has no cage; calls are held by policy alone"
+const Disabled = "SANDBOX DISABLED: this platform has no jail; only policy restricts calls"
 
 // BareFinding returns the finding of the doctor. It is only a warning, because calls do run.
 func BareFinding() Finding {
 	return Finding{"cage", Warning, Disabled,
-		"use Linux, or a Linux virtual machine, for what reads other people's files"}
+		"use Linux, or a Linux virtual machine, for tools that read untrusted files"}
 }

@@ -76,7 +76,7 @@ func (x Explanation) String() string {
 		fmt.Fprintf(&b, "\n\nwhat would change it\n  %s", strings.Join(x.Change, "\n  "))
 	}
 	if x.Policy != "" {
-		fmt.Fprintf(&b, "\n\n%d rules take this action in; policy %.12s", x.Considered, x.Policy)
+		fmt.Fprintf(&b, "\n\n%d rules cover this action; policy %.12s", x.Considered, x.Policy)
 	}
 	return b.String()
 }
@@ -97,11 +97,11 @@ func possibleChanges(v policy.Verdict, r bailey.Request, rules []*policy.LoadedR
 			if r.Role != "" {
 				who = "role " + r.Role
 			}
-			out = append(out, fmt.Sprintf("allowed once %s is granted: %d of %s%s, for %s", r.ID, r.Count, who, policy.DescribeProof(r.Level), policy.FormatDuration(r.TTL)))
+			out = append(out, fmt.Sprintf("allowed after approval of %s: %d of %s%s, for %s", r.ID, r.Count, who, policy.DescribeProof(r.Level), policy.FormatDuration(r.TTL)))
 		}
 	case policy.Forbidden:
 		for _, r := range v.Rules {
-			out = append(out, fmt.Sprintf("forbidden while %s at %s holds", r.ID, r.Source))
+			out = append(out, fmt.Sprintf("forbidden while %s at %s applies", r.ID, r.Source))
 		}
 	case policy.Unnamed:
 		out = append(out, fmt.Sprintf("a permit whose action scope is == %s, or lists it", v.Request.Action))
@@ -124,11 +124,11 @@ func missingConditions(v policy.Verdict, rules []*policy.LoadedRule) (out []stri
 	for _, r := range rules {
 		if r.IsPermit() {
 			out = append(out,
-				fmt.Sprintf("%s at %s would allow it, but wants %s", r.ID, r.Source, unmetCondition(v.Request, r)))
+				fmt.Sprintf("%s at %s would allow it, but requires %s", r.ID, r.Source, unmetCondition(v.Request, r)))
 		}
 	}
 	if out == nil {
-		out = append(out, fmt.Sprintf("a permit whose action scope takes in %s", v.Request.Action))
+		out = append(out, fmt.Sprintf("a permit whose action scope includes %s", v.Request.Action))
 	}
 	return out
 }

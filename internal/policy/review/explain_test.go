@@ -21,13 +21,13 @@ func TestExplain(t *testing.T) {
 	if !strings.HasPrefix(x.Rules[0].Text, `@id("main-needs-human")`) || !strings.HasSuffix(x.Rules[0].Text, `"main-needs-human") };`) {
 		t.Errorf("text %q", x.Rules[0].Text)
 	}
-	if len(x.Change) != 1 || x.Change[0] != "allowed once main-needs-human is granted: 2 of role sre, for 5m" {
+	if len(x.Change) != 1 || x.Change[0] != "allowed after approval of main-needs-human: 2 of role sre, for 5m" {
 		t.Errorf("change %q", x.Change)
 	}
 	if s := Explain(e, request("no\x1b[2J.such", nil)).String(); strings.Contains(s, "\x1b") {
 		t.Errorf("%q reaches the terminal", s)
 	}
-	for _, part := range []string{"ask: git.push\nmain is released\n", "forbid main-needs-human at a.cedar:3\n  @id", "change it\n  allowed once", "4 rules"} {
+	for _, part := range []string{"ask: git.push\nmain is released\n", "forbid main-needs-human at a.cedar:3\n  @id", "change it\n  allowed after approval", "4 rules"} {
 		if !strings.Contains(x.String(), part) {
 			t.Errorf("no %q in %s", part, x)
 		}
@@ -37,10 +37,10 @@ func TestExplain(t *testing.T) {
 		spoil func(*bailey.Request)
 		want  string
 	}{
-		{map[string]any{"repo": "."}, nil, "wants context.input has limit"},
-		{map[string]any{"repo": ".", "limit": json.Number("1")}, nil, `wants context.cage == "vm"`},
-		{map[string]any{"repo": "."}, func(r *bailey.Request) { r.Target = bailey.Target{Kind: "host", Name: "web1"} }, "wants another principal or resource"},
-		{map[string]any{"repo": ".", "limit": json.Number("1")}, func(r *bailey.Request) { r.Cage, r.Session.Unattended = "vm", true }, "wants not (context.unattended)"},
+		{map[string]any{"repo": "."}, nil, "requires context.input has limit"},
+		{map[string]any{"repo": ".", "limit": json.Number("1")}, nil, `requires context.cage == "vm"`},
+		{map[string]any{"repo": "."}, func(r *bailey.Request) { r.Target = bailey.Target{Kind: "host", Name: "web1"} }, "requires another principal or resource"},
+		{map[string]any{"repo": ".", "limit": json.Number("1")}, func(r *bailey.Request) { r.Cage, r.Session.Unattended = "vm", true }, "requires not (context.unattended)"},
 	} {
 		r := request("git.status", c.input)
 		if c.spoil != nil {
@@ -87,9 +87,9 @@ when { context.input has ref && context.input.ref != "`+secret+`" && context.inp
 			r.Cage = "none"
 			return r
 		}(), "deny", "no rule allows git.status", ""},
-		{"irreversible", request("disk.wipe", nil), "deny", "cannot be undone", ""},
-		{"secrets", given("JWT"), "deny", "given back secrets", ""},
-		{"unknown", request("no.such", nil), "deny", "no action is called", ""},
+		{"irreversible", request("disk.wipe", nil), "deny", "is irreversible", ""},
+		{"secrets", given("JWT"), "deny", "would receive restored secrets", ""},
+		{"unknown", request("no.such", nil), "deny", "no action", ""},
 	} {
 		full := Explain(e, c.req)
 		x := full.ForAgent()
@@ -119,7 +119,7 @@ when { context.input has ref && context.input.ref != "`+secret+`" && context.inp
 func TestExplainTerms(t *testing.T) {
 	touch := `@id("a") @reason("x") @approval("role=sre,level=signed-touch") forbid (principal, action == Action::"git.push", resource) unless { context.approvals.contains("a") };`
 	x := Explain(load(t, permitPush, touch), push())
-	if text := strings.Join(x.Change, "\n"); !strings.Contains(text, "allowed once a is granted: 1 of role sre, with a touched key, for 10m") {
+	if text := strings.Join(x.Change, "\n"); !strings.Contains(text, "allowed after approval of a: 1 of role sre, with a touched key, for 10m") {
 		t.Errorf("%q", text)
 	}
 	big := json.Number("9223372036854775807")

@@ -69,7 +69,7 @@ func ImportLists(commands []Command, lists []Lists) Import {
 		for _, s := range l.Left {
 			im.NotImported = append(im.NotImported,
 				Left{Listed{Entry: s},
-					"it is a setting of the client, and no rule: here nothing runs that no rule allows"})
+					"it is a setting of the client, not a rule: here nothing runs unless a rule allows it"})
 		}
 	}
 	for i := range im.Imported {
@@ -87,29 +87,29 @@ func (im *Import) importEntry(e Listed) {
 	tool, pattern, ok := e.splitTool()
 	switch {
 	case !ok:
-		im.leaveOutUnmapped(e, "it is no Tool(pattern)")
+		im.leaveOutUnmapped(e, "it is not of the form Tool(pattern)")
 		return
 	case strings.HasPrefix(tool, "mcp__"):
-		im.leaveOut(e, "tools of other MCP servers are no capabilities here")
+		im.leaveOut(e, "tools of other MCP servers are not capabilities here")
 		return
 	case strings.Contains(tool, "*"):
-		im.leaveOutUnmapped(e, "it stands for several tools")
+		im.leaveOutUnmapped(e, "it covers several tools")
 		return
 	case tool != shell:
-		im.leaveOut(e, "no capability stands for the tool %s", tool)
+		im.leaveOut(e, "no capability corresponds to the tool %s", tool)
 		return
 	}
 	w, why := parseWords(pattern)
 	if why == "" && w.cut && e.List == "allow" {
-		why = "a * within it could stand for anything"
+		why = "a * inside it could match anything"
 	}
 	switch {
 	case why != "":
 		im.leaveOutUnmapped(e, why)
 	case len(w.words) == 0 && w.cut:
-		im.leaveOutUnmapped(e, "it begins with a *: write a forbid for what it means")
+		im.leaveOutUnmapped(e, "it begins with a *: write a forbid with the intended meaning")
 	case len(w.words) == 0 && e.List == "allow":
-		im.leaveOut(e, "it allows every command, and no rule here does that")
+		im.leaveOut(e, "it allows every command, which no rule here does")
 	case len(w.words) == 0 && e.List == "ask":
 		im.everything = true
 		im.leaveOut(e, "it allows nothing by itself; everything that the other entries allow asks")
@@ -179,7 +179,7 @@ func (im *Import) assignEntry(e Listed, w commandPattern) {
 		all, part = one, true
 	}
 	if len(all) == 0 {
-		im.leaveOut(e, "no capability stands for this command")
+		im.leaveOut(e, "no capability corresponds to this command")
 		return
 	}
 	seen := map[bailey.CapabilityID]bool{}
@@ -245,11 +245,11 @@ func (im *Import) entryOutcome(i Imported) (as, note string) {
 		effect := im.ruleEffect(c, r)
 		switch {
 		case i.List == "deny" && part:
-			note = "it denies all calls of the capability, which is more than the entry says"
+			note = "it denies all calls of the capability, more than the entry does"
 		case i.List != "deny" && effect == bailey.Deny:
 			note = "another entry denies it"
 		case i.List == "ask" && part:
-			note = "it asks for all calls of the capability, which is more than the entry says"
+			note = "it asks for all calls of the capability, more than the entry does"
 		case i.List == "allow" && effect == bailey.Ask:
 			note = im.whyAsks(c, r)
 		}
@@ -263,14 +263,14 @@ func (im *Import) whyAsks(c Command, r *actionRights) string {
 	case r.ask, im.everything:
 		return "another entry asks"
 	case !r.allow:
-		return "it asks, for the capability does more than the entry says"
+		return "it asks, because the capability does more than the entry states"
 	}
-	return fmt.Sprintf("it asks, for what it does is %s", c.SideEffect)
+	return fmt.Sprintf("it asks, because its effect is %s", c.SideEffect)
 }
 
 func (im *Import) formatPolicy(lists []Lists) []byte {
 	var b bytes.Buffer
-	b.WriteString("// Rules made of lists of permissions, for a person to look at. Nothing here counts by itself:\n" +
+	b.WriteString("// Rules converted from permission lists, for review. They have no effect yet:\n" +
 		"// put the file into a policy directory, then bailey policy check DIR and bailey policy apply DIR.\n")
 	for _, l := range lists {
 		fmt.Fprintf(&b, "// from %s\n", quotedLine(l.Name))

@@ -145,12 +145,12 @@ func TestImportHoldsHostileEntries(t *testing.T) {
 // TestImportTells checks that the result names each entry without a rule, and each rule that differs from its entry.
 func TestImportTells(t *testing.T) {
 	im, _ := imported(t, `{"permissions":{"defaultMode":"bypassPermissions","allow":["Edit","Bash(git push:*)"],"deny":["Bash(git status --short)"]}}`)
-	for _, want := range []string{"bypassPermissions", "no capability stands for the tool Edit", `"allow Bash(git push:*)"`} {
+	for _, want := range []string{"bypassPermissions", "no capability corresponds to the tool Edit", `"allow Bash(git push:*)"`} {
 		if !strings.Contains(string(im.Text), want) {
 			t.Errorf("no %q in\n%s", want, im.Text)
 		}
 	}
-	if len(im.NotImported) != 2 || len(im.Imported) != 2 || im.Imported[0].As != "ask" || !strings.Contains(im.Imported[0].Note, "mutating") || !strings.Contains(im.Imported[1].Note, "more than the entry says") {
+	if len(im.NotImported) != 2 || len(im.Imported) != 2 || im.Imported[0].As != "ask" || !strings.Contains(im.Imported[0].Note, "mutating") || !strings.Contains(im.Imported[1].Note, "more than the entry") {
 		t.Errorf("%+v", im)
 	}
 }

@@ -41,7 +41,7 @@ func ReadLists(name string, data []byte) (Lists, error) {
 	l := Lists{Name: name}
 	err := l.parseFile(data)
 	if err != nil {
-		return Lists{}, bailey.Invalid.Errorf("it wants the settings.json of Claude Code, or one Tool(pattern) a line",
+		return Lists{}, bailey.Invalid.Errorf("use the settings.json of Claude Code, or one Tool(pattern) a line",
 			"%s: %v", commentLine(name), err)
 	}
 	return l, nil
@@ -66,7 +66,7 @@ func (l *Lists) parseFile(data []byte) error {
 			e = Listed{word, strings.TrimSpace(rest)}
 		}
 		if _, _, ok := e.splitTool(); !ok {
-			return fmt.Errorf("line %d is no Tool(pattern)", i+1)
+			return fmt.Errorf("line %d is not of the form Tool(pattern)", i+1)
 		}
 		if err := l.addEntry(e); err != nil {
 			return err
@@ -105,7 +105,7 @@ func (l *Lists) parseSettings(data []byte) error {
 		if m.Name == "permissions" {
 			list, ok := strictjson.Members(m.Value)
 			if !ok {
-				return errors.New("permissions is no object")
+				return errors.New("permissions is not an object")
 			}
 			return l.parsePermissions(list)
 		}
@@ -113,7 +113,7 @@ func (l *Lists) parseSettings(data []byte) error {
 			return fmt.Errorf("the key %q is not written permissions", m.Name)
 		}
 	}
-	return errors.New("it holds no permissions")
+	return errors.New("it has no permissions")
 }
 
 func (l *Lists) parsePermissions(list []strictjson.Member) error {
@@ -129,12 +129,12 @@ func (l *Lists) parsePermissions(list []strictjson.Member) error {
 		}
 		entries, ok := value.([]any)
 		if !ok {
-			return fmt.Errorf("permissions.%s is no array", m.Name)
+			return fmt.Errorf("permissions.%s is not an array", m.Name)
 		}
 		for i, v := range entries {
 			s, ok := v.(string)
 			if !ok {
-				return fmt.Errorf("permissions.%s[%d] is no string", m.Name, i)
+				return fmt.Errorf("permissions.%s[%d] is not a string", m.Name, i)
 			}
 			if err := l.addEntry(Listed{m.Name, s}); err != nil {
 				return err

@@ -25,7 +25,7 @@ type Past struct {
 }
 
 // hides is the reason if a rule reads a part of the call that the receipt hides.
-const hides = "a rule looks at what the receipt hides"
+const hides = "a rule uses data that the receipt hides"
 
 // WhyUndecidable returns why the decision of these rules on p cannot be determined, or "".
 func WhyUndecidable(e *policy.Engine, p Past) string {
@@ -43,7 +43,7 @@ func (c *pastChecker) whyUndecidable(p Past) string {
 		return p.Unknown
 	}
 	if _, ok := c.engine.Action(p.Request.Capability); !ok {
-		return "the capability is not there today"
+		return "the capability no longer exists"
 	}
 	if len(p.Hidden) == 0 {
 		return ""

@@ -124,7 +124,7 @@ func Suggest(actions []policy.Action, past iter.Seq[Past]) (Suggestion, error) {
 			return d.buildSuggestion(), nil
 		}
 	}
-	return Suggestion{}, bailey.Internal.New("the rules never came to fit the past", "take a shorter stretch of it")
+	return Suggestion{}, bailey.Internal.New("no rules were found that fit the past calls", "use a shorter period")
 }
 
 func (d *draftPolicy) loadEngine() (*policy.Engine, error) {
@@ -140,12 +140,12 @@ func (d *draftPolicy) countCall(p Past) {
 		countCause(d.causes, p.Unknown, p.Receipt)
 		return
 	case g == nil:
-		countCause(d.causes, "the capability is not there today", p.Receipt)
+		countCause(d.causes, "the capability no longer exists", p.Receipt)
 		return
 	}
 	w := d.empty.Examine(p.Request).Request
 	if w == nil {
-		countCause(d.causes, "its arguments cannot be judged", p.Receipt)
+		countCause(d.causes, "its arguments cannot be evaluated", p.Receipt)
 		return
 	}
 	g.addCall(p, w)
@@ -281,13 +281,13 @@ func (g *callGroup) suggestedID(kind string, n int) string {
 // formatRules formats the current rules.
 func (d *draftPolicy) formatRules() []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "// Rules that fit %d calls of the past, for a person to look at. Nothing here counts by itself:\n"+
+	fmt.Fprintf(&b, "// Rules that fit %d past calls, for review. They have no effect yet:\n"+
 		"// put the file into a policy directory, then bailey policy check DIR and bailey policy apply DIR.\n", d.calls)
 	for _, c := range sortedCauses(d.causes) {
 		fmt.Fprintf(&b, "// %d calls are left out: %s.\n", c.Calls, commentLine(c.Why))
 	}
 	if len(d.order) == 0 {
-		b.WriteString("// No call was allowed, and none was asked for: there is no rule to suggest.\n")
+		b.WriteString("// No call was allowed or asked for, so there is no rule to suggest.\n")
 	}
 	for _, g := range d.order {
 		g.writeGroup(&b)
@@ -388,22 +388,22 @@ func (g *callGroup) conditionsFrom(counts []traitSummary, wide bool) (list []str
 // reviewNotes returns the information that a reader of the rules needs.
 func (g *callGroup) reviewNotes() (list []string) {
 	if g.gone {
-		return []string{fmt.Sprintf("no rule: it would take more than %d exceptions to keep denied what was denied; write one by hand", maxExact)}
+		return []string{fmt.Sprintf("no rule: it would need more than %d exceptions to keep denying the denied calls; write one by hand", maxExact)}
 	}
 	for i, t := range g.traits {
 		list = append(list, g.permit[i].traitNotes(t)...)
 	}
 	if g.mixed {
-		list = append(list, "several roles were asked: say which in @approval")
+		list = append(list, "several roles were asked: name them in @approval")
 	}
 	if g.ask != nil && g.role == "" {
-		list = append(list, "receipts do not say who had to approve: look at @approval")
+		list = append(list, "receipts do not record who had to approve: check @approval")
 	}
 	if g.asks.over && g.Allowed > 0 {
 		list = append(list, fmt.Sprintf("more than %d different calls were asked for: the rule may ask for some that were allowed", maxExact))
 	}
 	if g.blurred > 0 {
-		list = append(list, fmt.Sprintf("%d calls are decided otherwise than they were: nothing that a rule may hold tells them from others, or they hold what no rule can", g.blurred))
+		list = append(list, fmt.Sprintf("%d calls are decided differently: a rule cannot distinguish them from others, or they contain values that no rule can", g.blurred))
 	}
 	return list
 }

@@ -98,7 +98,7 @@ func TestSuggestionKeepsDenied(t *testing.T) {
 	if r := Replay(e, slices.Values(past)); slices.ContainsFunc(r.Changes, func(c Change) bool { return c.To != "deny" }) {
 		t.Errorf("too many to except, and still allowed: %+v\n%s", r, s.Text)
 	}
-	if !strings.Contains(string(s.Text), "no rule: it would take more than") {
+	if !strings.Contains(string(s.Text), "no rule: it would need more than") {
 		t.Errorf("it is not said:\n%s", s.Text)
 	}
 }
@@ -112,7 +112,7 @@ func TestSuggestionOfContradictions(t *testing.T) {
 	if d := e.Decide(past[1].Request); d.Effect != bailey.Allow {
 		t.Errorf("%+v\n%s", d, s.Text)
 	}
-	if !strings.Contains(string(s.Text), "1 calls are decided otherwise than they were") {
+	if !strings.Contains(string(s.Text), "1 calls are decided differently") {
 		t.Errorf("it is not said:\n%s", s.Text)
 	}
 }

@@ -82,16 +82,16 @@ func runTest(e *policy.Engine, t policy.Test, fit Fit) (bailey.Decision, error) 
 	r := t.Request
 	action, ok := e.Action(r.Capability)
 	if !ok {
-		return bailey.Decision{}, fmt.Errorf("no action is called %q", r.Capability)
+		return bailey.Decision{}, fmt.Errorf("there is no action %q", r.Capability)
 	}
 	for _, id := range r.Approvals {
 		if rule := e.Rule(id); rule == nil || !rule.Asks {
-			return bailey.Decision{}, fmt.Errorf("approvals names %q, and no asking rule has that @id", id)
+			return bailey.Decision{}, fmt.Errorf("approvals names %q, but no asking rule has that @id", id)
 		}
 	}
 	for _, id := range t.Rules {
 		if e.Rule(id) == nil {
-			return bailey.Decision{}, fmt.Errorf("rules names %q, and no rule has that @id", id)
+			return bailey.Decision{}, fmt.Errorf("rules names %q, but no rule has that @id", id)
 		}
 	}
 	if !t.Waives {
@@ -101,7 +101,7 @@ func runTest(e *policy.Engine, t policy.Test, fit Fit) (bailey.Decision, error) 
 		var err error
 		var egress []string
 		if r.Input, r.Writes, egress, err = fit(r.Capability, r.Input); err != nil {
-			return bailey.Decision{}, fmt.Errorf("the call is refused before any rule sees it: %w", err)
+			return bailey.Decision{}, fmt.Errorf("the call is refused before any rule is evaluated: %w", err)
 		}
 		if !t.Reaches {
 			r.Egress = egress

@@ -270,11 +270,11 @@ func (c *traitSummary) traitNotes(t trait) (list []string) {
 	for _, why := range slices.Sorted(maps.Keys(c.bad)) {
 		if cond == "" {
 			list = append(list,
-				fmt.Sprintf("%s is not restricted: %d calls have values that no rule can hold (%s)", t.name, c.bad[why],
+				fmt.Sprintf("%s is not restricted: %d calls have values that no rule can have (%s)", t.name, c.bad[why],
 					why))
 			continue
 		}
-		list = append(list, fmt.Sprintf("%s: %d calls have values that no rule can hold (%s); they are left out", t.name, c.bad[why], why))
+		list = append(list, fmt.Sprintf("%s: %d calls have values that no rule can have (%s); they are left out", t.name, c.bad[why], why))
 	}
 	switch {
 	case c.path:
