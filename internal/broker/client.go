@@ -169,7 +169,7 @@ func (c Client) dialBroker(ctx context.Context, wants []bailey.Want) (conn *peer
 			what = fmt.Sprintf("cannot lend credential %q", wants[0].Name)
 		}
 		return nil, nil, unavailableError(nil,
-			"start bailey-broker, set its socket and uid under broker in settings.yaml, then run bailey init --apply; see docs/broker.md", "cannot lend %s: no broker is configured", what)
+			"start bailey-broker, set its socket and uid under broker in settings.yaml, then run bailey init --apply; see docs/broker.md", "%s: no broker is configured", what)
 	}
 	conn, err = peer.DialUID(c.Socket, c.UID)
 	if err != nil {

@@ -170,7 +170,27 @@ func signals(sig syscall.Signal) func(*testscript.TestScript, bool, []string) {
 		ts.Check(err)
 		defer conn.Close()
 		ts.Check(syscall.Kill(conn.PID, sig))
+		for range 500 {
+			if sig != syscall.SIGSTOP || isStopped(conn.PID) {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		ts.Fatalf("process %d did not stop", conn.PID)
 	}
+}
+
+// isStopped reports whether each thread of a process is stopped. A stop begins when the thread that got the signal is
+// scheduled: other threads run until then.
+func isStopped(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, t := range threads {
+		stat, _ := os.ReadFile(t)
+		if _, after, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(after, "T") {
+			return false
+		}
+	}
+	return len(threads) > 0
 }
 
 // wait-for FILE TEXT waits until a file contains a text.

@@ -336,7 +336,7 @@ func ExamineBroker(s Status) []Finding {
 	case !s.Running:
 		return nil
 	case b == nil:
-		return []Finding{{name, Info, "settings.yaml names none, so nothing can be lent", ""}}
+		return []Finding{{name, Info, "settings.yaml names no broker, so no credential can be lent", ""}}
 	case !b.Running:
 		return []Finding{{name, Missing, tried + ": " + b.Fault, b.Cure}}
 	case b.Changed:
