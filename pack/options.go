@@ -49,7 +49,7 @@ func parseOptionTable(text string) (*optionTable, string) {
 				o.values = strings.Split(rest[1:], "|")
 			}
 		default:
-			return nil, fmt.Sprintf("%q is no option: write --flag, --name=, --name=a|b*, --name=#, --name[=], --name[+] or -n#", strictyaml.Clip(word))
+			return nil, fmt.Sprintf("%q is not an option: write --flag, --name=, --name=a|b*, --name=#, --name[=], --name[+] or -n#", strictyaml.Clip(word))
 		}
 		switch bare := o.name == "-" && o.number; {
 		case !bare && (len(o.name) < 2 || o.name[0] != '-' || o.name == "--"):
@@ -57,7 +57,7 @@ func parseOptionTable(text string) (*optionTable, string) {
 		case strings.ContainsFunc(o.name, func(c rune) bool { return c <= ' ' || c > '~' }):
 			return nil, fmt.Sprintf("%q is not in ASCII", strictyaml.Clip(word))
 		case slices.ContainsFunc(t.list, func(had toolOption) bool { return had.name == o.name }):
-			return nil, fmt.Sprintf("%q stands there twice", strictyaml.Clip(o.name))
+			return nil, fmt.Sprintf("%q is there twice", strictyaml.Clip(o.name))
 		}
 		t.list = append(t.list, o)
 	}

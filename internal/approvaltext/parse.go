@@ -77,12 +77,12 @@ func (r *reader) setError(format string, args ...any) {
 func (r *reader) nextLine(word string) {
 	r.number++
 	if r.number == 1 && len(r.rest) > MaxText {
-		r.setError("stands in %d bytes, and a text has %d at most", len(r.rest), MaxText)
+		r.setError("has %d bytes, but a text has at most %d", len(r.rest), MaxText)
 	}
 	line, rest, ok := strings.Cut(r.rest, "\n")
 	tail, found := strings.CutPrefix(line, word)
 	if !ok || !found || tail != "" && tail[0] != ' ' {
-		r.setError("is no line %q", word)
+		r.setError("is not a line %q", word)
 	}
 	if r.err != nil {
 		r.rest, r.fields = "", nil
@@ -127,7 +127,7 @@ func (r *reader) nextField() string {
 func (r *reader) readString() string {
 	s, ok := unquoteASCII(r.nextField())
 	if !ok {
-		r.setError("has a field that is no string")
+		r.setError("has a field that is not a string")
 	}
 	return s
 }
@@ -135,7 +135,7 @@ func (r *reader) readString() string {
 func (r *reader) readInt() int64 {
 	n, err := strconv.ParseInt(r.nextField(), 10, 64)
 	if err != nil || n < 0 {
-		r.setError("has a field that is no number")
+		r.setError("has a field that is not a number")
 	}
 	return n
 }
@@ -158,7 +158,7 @@ func (r *reader) expectWord(w string) {
 func (r *reader) readCommitment() {
 	c := r.nextField()
 	if len(c) != 64 || strings.Trim(c, "0123456789abcdef") != "" {
-		r.setError("has a field that is no commitment")
+		r.setError("has a field that is not a commitment")
 	}
 	r.commits = append(r.commits, c)
 }

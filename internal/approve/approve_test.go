@@ -135,7 +135,7 @@ func TestPendingExpires(t *testing.T) {
 			expect(t, b, "question a-1")
 			time.Sleep(time.Nanosecond)
 			synctest.Wait()
-			late := "answer a-1 r-a-1 nobody answered by " + start.Add(tc.want).UTC().Format(time.RFC3339)
+			late := "answer a-1 r-a-1 it was not answered by " + start.Add(tc.want).UTC().Format(time.RFC3339)
 			expect(t, b, "question a-1", late)
 			if len(q.Open()) != 0 {
 				t.Error("it is still open")
@@ -161,7 +161,7 @@ func TestWaitExpires(t *testing.T) {
 			}
 			start := time.Now()
 			a, err := q.Ask(t.Context(), question("a-1", true, time.Minute))
-			if err != nil || a.Pending || len(a.Granted) != 0 || !strings.HasPrefix(a.Reason, "nobody answered by ") {
+			if err != nil || a.Pending || len(a.Granted) != 0 || !strings.HasPrefix(a.Reason, "it was not answered by ") {
 				t.Errorf("%+v, %v", a, err)
 			}
 			if d := time.Since(start); d != time.Minute {

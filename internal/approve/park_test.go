@@ -135,7 +135,7 @@ func TestPatience(t *testing.T) {
 		}
 		<-over
 		call.Asked = nil
-		if a := ask(t, u, again(call)); a.Pending || !strings.HasPrefix(a.Reason, "nobody answered by ") || time.Since(start) != time.Minute {
+		if a := ask(t, u, again(call)); a.Pending || !strings.HasPrefix(a.Reason, "it was not answered by ") || time.Since(start) != time.Minute {
 			t.Errorf("%+v after %v", a, time.Since(start))
 		}
 	})

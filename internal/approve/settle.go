@@ -145,7 +145,7 @@ func (u *Queue) wakeRun() {
 	}
 }
 
-func expiryReason(q bailey.Question) string { return "nobody answered by " + formatTime(q.Expires) }
+func expiryReason(q bailey.Question) string { return "it was not answered by " + formatTime(q.Expires) }
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 

@@ -245,7 +245,7 @@ func TestReport(t *testing.T) {
 	r.writePage(&b)
 	page := b.String()
 	for _, want := range []string{"Session s-1\n", "agent   evil\\nSession s-2, local\n", "Calls     2 ok, 1 denied, 1 failed,", "Ran in    1 full\n", "decided  deny by =rule\n", "why      -no\\nreally\n",
-		"ran      in the jail full, exit code 3: git \\x1b[2Jstatus\n", "ran      nothing\n", "ran      nobody knows\n", "receipt  r-1 (entries 4 and 5)\n", "(entries 14, no outcome yet)\n",
+		"ran      in the jail full, exit code 3: git \\x1b[2Jstatus\n", "ran      nothing\n", "ran      unknown\n", "receipt  r-1 (entries 4 and 5)\n", "(entries 14, no outcome yet)\n",
 		"bailey audit verify. The ledger 00ff had 99 entries; the hash of the last was\n0700"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)

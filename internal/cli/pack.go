@@ -74,7 +74,7 @@ func (a *App) packInstall() *cobra.Command {
 the installed version could not, and asks. The bundle is kept as it is and verified again each time it is loaded. A version
 older than any that was ever installed, or another of the same version, is refused without --downgrade.
 
-With --dev DIR it is a directory of your own, as its files are now: nobody signed it, each receipt of it says dev, and a
+With --dev DIR it is a directory of your own, as its files are now: it is unsigned, each receipt of it says dev, and a
 file that changes counts once it is installed again.`,
 		Example: "  bailey pack install demo-1.0.0.baileypack\n  bailey pack install --dev ./demo",
 		Args: CheckArgs(func(_ *cobra.Command, args []string) bool {

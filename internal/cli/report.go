@@ -252,7 +252,7 @@ func shortenMiddle(s string) string {
 func (c *reportedCall) executionText() string {
 	switch {
 	case c.Executed == nil:
-		return "nobody knows"
+		return "unknown"
 	case !*c.Executed:
 		return "nothing"
 	}

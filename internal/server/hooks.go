@@ -188,7 +188,7 @@ func (b *hookStore) loadApplied(last apitype.AppliedHooks) (e hookEdition, err e
 	case e.text == nil:
 		return e, bailey.NotFound.Errorf("", "no hooks %.12s are stored in %s", last.Digest, dir)
 	case apitype.DigestOf(string(e.text)) != last.Digest:
-		return e, bailey.Denied.Errorf("somebody changed "+dir,
+		return e, bailey.Denied.Errorf(dir+" was changed",
 			"the hooks stored as %.12s do not match that digest", last.Digest)
 	}
 	e.config, err = hook.ParseConfig(e.text, last.UserHome)

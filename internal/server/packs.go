@@ -141,7 +141,7 @@ func (b *packStore) describeChanges(p *apitype.PackProposal, now *pack.Pack, key
 
 func signedBy(p packstore.Installed) string {
 	if p.Dev {
-		return "nobody signed"
+		return "is unsigned"
 	}
 	return "was signed by " + p.Key
 }

@@ -161,7 +161,7 @@ func (r *policyStore) readStored(digest string) (f policyfiles.Files, err error)
 		}
 	}
 	if f.Digest() != digest {
-		return f, bailey.Denied.Errorf("somebody changed "+keptPolicies+" in the home",
+		return f, bailey.Denied.Errorf(keptPolicies+" in the home was changed",
 			"the policy stored as %.12s does not match that digest", digest)
 	}
 	return f, nil

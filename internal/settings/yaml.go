@@ -55,7 +55,7 @@ func (c Contents) Recorded() Contents {
 var fileFormat = strictyaml.Format{
 	Limits:  strictyaml.Limits{Bytes: MaxSettings, Flow: 4, Column: 24},
 	Unknown: "%[2]q is not a %[1]s; use %[3]s", Twice: "%[2]s is already defined",
-	NotMapping: "must have keys and values", Documents: "holds %d documents, it wants one",
+	NotMapping: "must have keys and values", Documents: "has %d documents, but must have one",
 }
 
 // reader is a file of settings or a profile while it is read.

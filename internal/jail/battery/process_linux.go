@@ -102,7 +102,7 @@ func broadcastVerdict(err error) verdict {
 	if err != nil {
 		return errorVerdict(err, "")
 	}
-	return heldVerdict("sent; outside nobody felt it, or the test says so")
+	return heldVerdict("sent; if a process outside received it, the test fails")
 }
 
 // listProcesses looks for processes with the token in their command line, such as the victim. It must see its own process.
