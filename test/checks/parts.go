@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"bailey/test/since"
 )
@@ -292,7 +295,8 @@ func (c *checks) runShort(ctx context.Context, r *report) error {
 	return err
 }
 
-// fuzzing and soaking are the total durations of all fuzz targets and of the soak tests, without building.
+// fuzzing and soaking are the total durations of all fuzz targets, on all processors, and of the soak tests, without
+// building.
 const fuzzing, soaking = 16 * time.Minute, 2 * time.Minute
 
 // runFuzz divides the time among all fuzz targets, then runs the soak tests.
@@ -317,13 +321,26 @@ func (c *checks) runFuzz(ctx context.Context, r *report) error {
 	if len(targets) == 0 {
 		return fmt.Errorf("no fuzz targets found in %q", lastLines(out, 5))
 	}
-	each := (fuzzing / time.Duration(len(targets))).Round(time.Second)
+	// Two targets run at the same time, each with one worker, so that one can build and end while the other fuzzes.
+	each := (2 * fuzzing / time.Duration(len(targets))).Round(time.Second)
+	outputs := make([]string, len(targets)) // of those that failed
+	var lanes errgroup.Group
+	lanes.SetLimit(2)
 	for i, f := range targets {
-		fmt.Fprintf(c.out, "%d of %d, %v: %s %s\n", i+1, len(targets), each, f.pkg, f.name)
-		cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-vet=off", "-fuzz=^"+f.name+"$", "-fuzztime="+each.String(), f.pkg)
-		cmd.Dir = c.dir
-		if out, err := cmd.CombinedOutput(); err != nil && !timeWasUp(string(out)) {
-			r.Failed = append(r.Failed, failedTest{f.pkg, f.name, string(out)})
+		lanes.Go(func() error {
+			fmt.Fprintf(c.out, "%d of %d, %v: %s %s\n", i+1, len(targets), each, f.pkg, f.name)
+			cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-vet=off", "-parallel=1", "-fuzz=^"+f.name+"$", "-fuzztime="+each.String(), f.pkg)
+			cmd.Dir = c.dir
+			if out, err := cmd.CombinedOutput(); err != nil && !timeWasUp(string(out)) {
+				outputs[i] = cmp.Or(string(out), err.Error())
+			}
+			return nil
+		})
+	}
+	lanes.Wait()
+	for i, f := range targets {
+		if outputs[i] != "" {
+			r.Failed = append(r.Failed, failedTest{f.pkg, f.name, outputs[i]})
 			continue
 		}
 		r.Passed = append(r.Passed, f.pkg+" "+f.name+" (fuzzed)")
