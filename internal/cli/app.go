@@ -137,7 +137,7 @@ func (a *App) Root() *cobra.Command {
 	root := a.NewRoot("bailey", "The gate between AI agents and everything they could break")
 	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.toolsVerb(), a.serveVerb(), a.sessionVerb(), a.receiptsVerb(),
 		a.policyVerb(), a.budgetVerb(), a.killVerb(), a.resumeVerb(), a.agentVerb(), a.tokensVerb(),
-		a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.tuiVerb(), a.judgeVerb(),
+		a.allowVerb(), a.denyRuleVerb(), a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.tuiVerb(), a.judgeVerb(),
 		a.shimVerb(),
 		a.benchVerb(), a.initVerb(), a.packVerb(), a.profileVerb(), a.redactVerb(), a.hooksVerb(), a.sourceVerb(), a.statusVerb(), a.metricsVerb(), a.manVerb())
 	a.Local.Add(a, root)
@@ -150,7 +150,7 @@ func (a *App) Root() *cobra.Command {
 // commandGroups is the order of the commands in the help: twelve for every day, then the others by subject.
 var commandGroups = []struct{ title, commands string }{
 	{"Everyday commands:", "init doctor status run capabilities wrap approvals approve deny receipts kill resume"},
-	{"Rules and packs:", "policy pack profile hooks shim source"},
+	{"Rules and packs:", "allow deny-rule policy pack profile hooks shim source"},
 	{"Agents and their interfaces:", "agent token session serve judge tools"},
 	{"People:", "grants notify tui"},
 	{"Records and secrets:", "audit budget metrics redact"},

@@ -30,7 +30,7 @@ const (
 // subcommands and flags, and file names if it takes arguments.
 var Completed = map[string]func(*App, context.Context) []string{
 	"run": (*App).capabilityWords, "capabilities show": (*App).capabilityWords, "policy explain": (*App).explainedWords,
-	"jail explain": (*App).capabilityWords, "pack repin": (*App).capabilityWords,
+	"allow": (*App).capabilityWords, "deny-rule": (*App).capabilityWords, "jail explain": (*App).capabilityWords, "pack repin": (*App).capabilityWords,
 	"approve": (*App).questionWords, "deny": (*App).questionWords, "approvals show": (*App).questionWords,
 	"grants revoke": (*App).grantWords, "profile show": (*App).profileWords, "profile use": (*App).profileWords,
 	"pack show": (*App).packWords, "pack uninstall": (*App).packWords,

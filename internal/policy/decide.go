@@ -126,7 +126,7 @@ func (e *Engine) authorizeOnce(rules cedar.PolicyIterator, w *CedarRequest) Verd
 	case ok == cedar.Allow && w.act.isIrreversible() && !e.isActionNamed(held, w.act):
 		return Verdict{Cause: Unnamed, Decision: bailey.Decision{
 			Reason: fmt.Sprintf("%s is irreversible, and no rule that allows it names it", id),
-			Hint:   fmt.Sprintf("it needs a permit with action == Action::%q", id),
+			Hint:   allowHint(w),
 		}}
 	case ok == cedar.Allow && len(w.restores) > 0 && !e.isAttributeRead(held, "restores"):
 		what := strings.Join(w.restores, ", ")
@@ -138,13 +138,13 @@ func (e *Engine) authorizeOnce(rules cedar.PolicyIterator, w *CedarRequest) Verd
 		return Verdict{Cause: Unreached, Decision: bailey.Decision{
 			Reason: fmt.Sprintf("%s would reach %s, but no rule that allows it checks context.egress", id,
 				joinFew(w.egress)),
-			Hint: "request a rule such as " + PermitHint(w.egress, "egress"),
+			Hint: allowHint(w),
 		}}
 	case ok == cedar.Allow && len(w.waivers) > 0 && !e.isAttributeRead(held, "waivers"):
 		return Verdict{Cause: Unwaived, Decision: bailey.Decision{
 			Reason: fmt.Sprintf("%s %s, but no rule that allows it checks context.waivers", id,
 				describeWaivers(w.waivers)),
-			Hint: "request a rule such as " + PermitHint(w.waivers, "waivers"),
+			Hint: allowHint(w),
 		}}
 	case ok == cedar.Allow:
 		return Verdict{Cause: Allowed,
@@ -152,11 +152,11 @@ func (e *Engine) authorizeOnce(rules cedar.PolicyIterator, w *CedarRequest) Verd
 	case len(held) == 0 && len(w.waivers) > 0: // a permit that does not read context.waivers would not suffice
 		return Verdict{Cause: Unallowed, Decision: bailey.Decision{
 			Reason: fmt.Sprintf("no rule allows %s, which %s", id, describeWaivers(w.waivers)),
-			Hint:   "request a rule such as " + PermitHint(w.waivers, "waivers") + "; " + explainHint(id),
+			Hint:   allowHint(w),
 		}}
 	case len(held) == 0:
 		return Verdict{Cause: Unallowed,
-			Decision: bailey.Decision{Reason: fmt.Sprintf("no rule allows %s", id), Hint: explainHint(id)}}
+			Decision: bailey.Decision{Reason: fmt.Sprintf("no rule allows %s", id), Hint: allowHint(w)}}
 	}
 	return Verdict{Cause: Forbidden,
 		Decision: bailey.Decision{Rules: held, Reason: joinReasons(held), Hint: explainHint(id)}}
@@ -172,6 +172,18 @@ func describeWaivers(waivers []string) string {
 		what = "would run without a jail"
 	}
 	return fmt.Sprintf("%s (%s)", what, joinFew(waivers))
+}
+
+// allowHint names the command with which an operator allows a call like this one.
+func allowHint(w *CedarRequest) string {
+	if w.act.ID == Wrap || len(w.egress) > 4 {
+		return explainHint(w.act.ID)
+	}
+	words := "bailey allow " + string(w.act.ID)
+	for _, host := range w.egress {
+		words += " --egress " + host
+	}
+	return "to allow it, an operator runs `" + words + "`; " + explainHint(w.act.ID)
 }
 
 func explainHint(id bailey.CapabilityID) string {

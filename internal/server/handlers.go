@@ -70,6 +70,7 @@ func (s *Server) handlers() []gateway.Handler {
 		// policy
 		gateway.Handle(apitype.ComparePolicy, s.Rules.previewPolicy),
 		gateway.Handle(apitype.ShowPolicy, s.Rules.showPolicy),
+		gateway.Handle(apitype.AddRule, s.addRule),
 		gateway.Handle(apitype.ApplyPolicy, s.Rules.applyPolicy),
 		gateway.Handle(apitype.ExplainCall, s.explainCall),
 		gateway.Handle(apitype.ReconsiderReceipt, s.explainReceipt),

@@ -230,7 +230,7 @@ func (r *policyStore) proposePolicy(now activePolicy, asked apitype.PolicyReques
 	p.Differs = now.Fault != nil || now.Files.Digest() != p.Digest || (p.Dir == "") != (last.Digest == "") ||
 		p.Signer != nil && (last.Signer == nil || *last.Signer != *p.Signer)
 	before := now.Files
-	if p.Dir != "" && last.Digest == "" {
+	if p.Dir != "" && last.Digest == "" && len(files.Tests) > 0 {
 		before = withStarterTests(before) // as `policy init` writes them
 	}
 	p.BudgetChanges = budgetChanges(now.Budgets, e.Budgets)
@@ -492,6 +492,35 @@ func (r *policyStore) showPolicy(_ context.Context, asked apitype.PolicyName,
 	}
 	for _, s := range files.All() {
 		out.Files = append(out.Files, apitype.KeptFile{Name: s.Name, Text: string(s.Text)})
+	}
+	return out, nil
+}
+
+// addRule returns the files of the policy in force with a rule that an operator wishes. A permit of a capability that
+// reaches the network names the hosts of its manifest; if these depend on the input, the wish must name them.
+func (s *Server) addRule(_ context.Context, w review.Wish, _ gateway.Caller) (out apitype.RuleAdded, err error) {
+	m, err := s.shelf.Catalog().Lookup(w.Capability)
+	if err != nil {
+		return out, err
+	}
+	if reaches := m.Reaches(); !w.Forbid && len(w.Egress) == 0 && len(reaches) > 0 {
+		if slices.ContainsFunc(reaches, func(h string) bool { return strings.Contains(h, "{{") }) {
+			return out, bailey.Invalid.Errorf(fmt.Sprintf("name them, for example: bailey allow %s --egress example.com:443", w.Capability),
+				"the hosts that %s reaches depend on its input", w.Capability)
+		}
+		w.Egress = reaches
+	}
+	now := s.Rules.now.Load()
+	if now.Fault != nil {
+		return out, now.Fault
+	}
+	files := now.Files
+	if files.Rules, out.Written, err = w.Write(now.Engine, files.Rules); err != nil {
+		return out, err
+	}
+	out.Base, out.Dir = now.applied.Digest, now.applied.Dir
+	for _, f := range files.All() {
+		out.Files = append(out.Files, apitype.KeptFile{Name: f.Name, Text: string(f.Text)})
 	}
 	return out, nil
 }

@@ -76,6 +76,7 @@ var (
 	// policy
 	ComparePolicy     = localapi.NewQuery[PolicyRequest, Proposed]("policy.compare")
 	ShowPolicy        = localapi.NewQuery[PolicyName, PolicyText]("policy.show")
+	AddRule           = localapi.NewQuery[review.Wish, RuleAdded]("policy.rule")
 	ApplyPolicy       = localapi.NewCommand[PolicyRequest, Proposed](PolicyEvent)
 	ExplainCall       = localapi.NewQuery[localapi.CallQuery, review.Explanation]("explain")
 	ReconsiderReceipt = localapi.NewQuery[ID, Reconsidered]("reconsider")

@@ -155,6 +155,14 @@ func (d DecidedThen) String() string {
 	return b.String()
 }
 
+// RuleAdded is the policy in force with one more rule. Nothing is written yet.
+type RuleAdded struct {
+	review.Written
+	Base  string     `json:"base"` // digest of the files in force; empty for the built-in policy
+	Dir   string     `json:"dir"`  // of the files in force; empty for the built-in policy
+	Files []KeptFile `json:"files"`
+}
+
 // PolicyText is an applied policy with the text of its files.
 type PolicyText struct {
 	AppliedPolicy
