@@ -208,7 +208,7 @@ func ParseRoute(s string) (Route, error) {
 		}
 		switch {
 		case seg == "" || seg == "." || seg == ".." || !isPlainWord(seg):
-			return bad("a segment is no word of letters, digits and ._-")
+			return bad("a segment must contain only letters, digits and ._-")
 		case i == len(r.Path)-1 && slices.Contains(actions, r.Path[i]):
 			return bad(seg + " does more than read")
 		}
@@ -257,7 +257,7 @@ func ParseEndpoint(s string) (Endpoint, error) {
 	case bracketed != addr.Is6():
 		return bad("brackets are required for IPv6 addresses, and allowed for nothing else")
 	case wild && !strings.Contains(name, "."):
-		return bad("it is too wide: name at least two parts behind *.")
+		return bad("it is too wide: name at least two parts after *.")
 	case wild:
 		name = "*." + name
 	case addr.IsValid():
@@ -296,7 +296,7 @@ func ParseHost(s string) (name string, addr netip.Addr, why string) {
 	if addr, err := netip.ParseAddr(s); err == nil {
 		// Zones, mapped addresses, capital letters and extra zeros are not canonical.
 		if addr.Zone() != "" || addr.Is4In6() || addr.String() != s {
-			return "", netip.Addr{}, "it is an address in another spelling than " + addr.WithZone("").Unmap().String()
+			return "", netip.Addr{}, "it is an address that is not in canonical form: write " + addr.WithZone("").Unmap().String()
 		}
 		return "", addr, ""
 	}

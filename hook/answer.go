@@ -89,11 +89,11 @@ func (t *jsonParser) parseSpecificOutput(n node, e Event, a *Answer) error {
 	var name string
 	update := func(n node) error {
 		if key := e.Name().updateKey(); n.name != key {
-			return t.errorAt(n.keyAt, fmt.Sprintf("%s is in no answer to %s", n.name, e.Name()), updateHint(e.Name()))
+			return t.errorAt(n.keyAt, fmt.Sprintf("%s is not allowed in an answer to %s", n.name, e.Name()), updateHint(e.Name()))
 		}
 		v := n.goValue()
 		if _, fits := e.withUpdate(v); !fits {
-			return t.errorAt(n.at, fmt.Sprintf("%s is %s, which cannot stand in %s", n.name, n.kindName(), e.Name()),
+			return t.errorAt(n.at, fmt.Sprintf("%s is %s, which does not fit %s", n.name, n.kindName(), e.Name()),
 				updateHint(e.Name()))
 		}
 		a.Updated = v
@@ -105,7 +105,7 @@ func (t *jsonParser) parseSpecificOutput(n node, e Event, a *Answer) error {
 		"updatedOutput": update,
 	}, false)
 	if err == nil && n.hasMember("hookEventName") && name != string(e.Name()) {
-		return t.errorAt(n.at, fmt.Sprintf("this answers %.64q, and the event was %s", name, e.Name()),
+		return t.errorAt(n.at, fmt.Sprintf("this is an answer to %.64q, but the event was %s", name, e.Name()),
 			"use the hook_event_name of the request")
 	}
 	return err

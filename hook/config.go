@@ -133,7 +133,7 @@ func (t *jsonParser) parseHook(n node, event Name, home string) (h Hook, err err
 		"onFailure": func(n node) error { return t.onFailure(n, &h) },
 	}, false)
 	if err == nil && forms != 1 {
-		err = t.errorAt(n.at, fmt.Sprintf("a hook has %d of command and argv", forms), "use command or argv")
+		err = t.errorAt(n.at, fmt.Sprintf("a hook must have command or argv, but has %d of them", forms), "use exactly one of them")
 	}
 	return h, err
 }
@@ -147,7 +147,7 @@ func (t *jsonParser) parseCommand(n node, home string, argv *[]string) error {
 	for _, word := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n", r) }) {
 		if rest, ok := strings.CutPrefix(word, "~/"); ok {
 			if home == "" {
-				return t.errorAt(n.at, fmt.Sprintf("the home for ~ in %.64q is unknown", word), "use an absolute path")
+				return t.errorAt(n.at, fmt.Sprintf("the home directory for ~ in %.64q is unknown", word), "use an absolute path")
 			}
 			word = filepath.Join(home, rest)
 		}
@@ -167,9 +167,9 @@ func (t *jsonParser) parseArgv(n node, argv *[]string) error {
 func (t *jsonParser) checkProgram(n node, argv []string) error {
 	switch {
 	case len(argv) == 0 || argv[0] == "":
-		return t.errorAt(n.at, n.name+" names no program", "name one")
+		return t.errorAt(n.at, n.name+" does not name a program", "name one")
 	case strings.ContainsRune(strings.Join(argv, ""), 0):
-		return t.errorAt(n.at, n.name+" has a NUL in it", "remove it: no program accepts one")
+		return t.errorAt(n.at, n.name+" contains a NUL byte", "remove it: no program accepts one")
 	case isAbsolute(argv[0]) && !isClean(argv[0]), strings.ContainsAny(argv[0], `/\`) && !isAbsolute(argv[0]),
 		argv[0] == ".", argv[0] == "..":
 		return t.errorAt(n.at,
@@ -183,7 +183,7 @@ func (t *jsonParser) parseTimeout(n node, d *time.Duration) error {
 	number, _ := n.value.(json.Number)
 	ms, err := strconv.ParseInt(string(number), 10, 64)
 	if most := MaxTimeout.Milliseconds(); err != nil || ms < 1 || ms > most {
-		return t.errorAt(n.at, "timeout_ms is no whole number of milliseconds from 1 to "+strconv.FormatInt(most, 10),
+		return t.errorAt(n.at, "timeout_ms must be a whole number of milliseconds from 1 to "+strconv.FormatInt(most, 10),
 			"leave it out for the default, 10000")
 	}
 	*d = time.Duration(ms) * time.Millisecond
@@ -198,7 +198,7 @@ func (t *jsonParser) parseStrings(n node, into *[]string, read func(string) (mea
 	for _, m := range n.members {
 		s, ok := m.value.(string)
 		if !ok {
-			return t.errorAt(m.at, n.name+" has "+m.kindName()+" in it, not a string", `write "…"`)
+			return t.errorAt(m.at, n.name+" contains "+m.kindName()+", not a string", `write "…"`)
 		}
 		means, wrong := read(s)
 		if wrong != "" {
@@ -218,13 +218,13 @@ func parseVariable(name string) (string, string) { return name, Variable(name) }
 func Variable(name string) (wrong string) {
 	switch {
 	case !envName.MatchString(name):
-		return "is no name of a variable: [A-Za-z_][A-Za-z0-9_]*, and no value"
+		return "is not the name of a variable: use [A-Za-z_][A-Za-z0-9_]*, without a value"
 	case strings.HasPrefix(name, "BAILEY_"):
-		return "is one of Bailey's own, which no hook gets"
+		return "is a variable of Bailey, which is not passed to hooks"
 	case bailey.CageOwn(name):
 		return "is set for every hook and cannot be passed from outside"
 	case bailey.Loads(name):
-		return "steers a loader or an interpreter, or where a program connects: a hook that needs it sets it in a script of its own"
+		return "controls a loader or an interpreter, or where a program connects: if the hook needs it, set it in a script"
 	}
 	return ""
 }
@@ -236,7 +236,7 @@ func expandPath(p, home string) (string, string) {
 	rest, ok := strings.CutPrefix(p, "~/")
 	switch {
 	case strings.ContainsRune(p, 0):
-		return "", "has a NUL in it"
+		return "", "contains a NUL byte"
 	case ok && home == "":
 		return "", "begins with ~, but the home directory is unknown"
 	case ok && (rest == "" || !isClean("/"+rest)):
@@ -260,7 +260,7 @@ func (t *jsonParser) parseNetwork(n node, into *[]bailey.Endpoint) error {
 		case err != nil || bad != nil || number == 0 || strconv.FormatUint(number, 10) != port:
 			return "", "is not host:port"
 		case !hostName.MatchString(host) && net.ParseIP(host) == nil:
-			return "", "names no host: lower case, exact or with a leading *."
+			return "", "does not name a host: use lower case, an exact name or a leading *."
 		}
 		*into = append(*into, bailey.Endpoint{Host: host, Port: int(number)})
 		return "", ""
@@ -275,7 +275,7 @@ func (t *jsonParser) onFailure(n node, h *Hook) error {
 		return t.errorAt(n.at, `onFailure is neither "block" nor "pass"`,
 			"leave it out for the default: PreToolUse blocks, the others pass")
 	case h.OnFailure == Block && h.Event == OnSessionEnd:
-		return t.errorAt(n.at, "nothing is left to block at SessionEnd", `write "pass", or leave it out`)
+		return t.errorAt(n.at, "SessionEnd cannot be blocked", `write "pass", or leave it out`)
 	}
 	return nil
 }
@@ -291,7 +291,7 @@ func (t *jsonParser) parseMatcher(n node, h *Hook) error {
 		return t.errorAt(n.keyAt, fmt.Sprintf("%s has no tool to match", h.Event),
 			"remove matcher; it is for PreToolUse and PostToolUse")
 	case h.Matcher == "" || len(h.Matcher) > 256 || strings.ContainsAny(h.Matcher, "|[]{}()\\^$+!, \t\r\n\x00"):
-		return t.errorAt(n.at, fmt.Sprintf("%.64q is no glob on the names of tools", h.Matcher),
+		return t.errorAt(n.at, fmt.Sprintf("%.64q is not a valid glob for the names of tools", h.Matcher),
 			"* matches any text and ? any character; for several tools repeat the hook; for all, remove matcher")
 	}
 	return nil

@@ -213,12 +213,12 @@ func Decode(frame []byte) (Event, error) {
 		OnSessionEnd:             SessionEnd{s},
 	}[Name(name)], requiredKeys[Name(name)]
 	if event == nil {
-		return nil, t.errorAt(root.at, fmt.Sprintf("hook_event_name is %.64q, which is no event", name),
+		return nil, t.errorAt(root.at, fmt.Sprintf("hook_event_name is %.64q, which is not an event", name),
 			"the events are "+joinNames(Names()))
 	}
 	for _, key := range needs {
 		if !root.hasMember(key) {
-			return nil, t.errorAt(root.at, fmt.Sprintf("a frame of %s has the key %s, and this one has not", name, key),
+			return nil, t.errorAt(root.at, fmt.Sprintf("a frame of %s must have the key %s, but this one does not", name, key),
 				"add it")
 		}
 	}

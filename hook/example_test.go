@@ -65,8 +65,8 @@ func ExampleInterpret() {
 	// <nil>
 	// changed map[rev:main]
 	// blocked not today
-	// blocked the hook failed: the answer:1:41: it ends before the object does
-	// failed the hook failed: the answer:1:23: this answers "PostToolUse", and the event was PreToolUse
+	// blocked the hook failed: the answer:1:41: it ends within the object
+	// failed the hook failed: the answer:1:23: this is an answer to "PostToolUse", but the event was PreToolUse
 }
 
 func ExampleParseConfig() {

@@ -206,7 +206,7 @@ func TestChain(t *testing.T) {
 		t.Errorf("folders %q, line %d", folders, c.Hooks[3].Line)
 	}
 	_, err = ParseConfig([]byte(`{"hooks":{"PreToolUse":[{"command":"~/a"}]}}`), "relative")
-	refused(t, err, "the home for ~")
+	refused(t, err, "the home directory for ~")
 	_, err = ParseConfig([]byte(`{"hooks":{"PreToolUse":[{"command":"a","filesystem":{"read":["~/a"]}}]}}`), "")
 	refused(t, err, "the home directory is unknown")
 }

@@ -56,7 +56,7 @@ func parseObject(what string, b []byte) (t *jsonParser, root node, err error) {
 		return t, root, t.errorAt(root.at, "this is "+root.kindName()+", not an object", "write one JSON object: {…}")
 	}
 	if rest := bytes.TrimLeft(b[t.d.InputOffset():], " \t\r\n"); len(rest) > 0 {
-		return t, root, t.errorAt(len(b)-len(rest), "something follows the object",
+		return t, root, t.errorAt(len(b)-len(rest), "more data follows the object",
 			"write one object and nothing after it; write other output to stderr")
 	}
 	return t, root, nil
@@ -146,7 +146,7 @@ func (t *jsonParser) syntaxError(err error) error {
 	var bad *json.SyntaxError
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), len(bytes.TrimSpace(t.b)) == 0:
-		return t.errorAt(len(t.b), "it ends before the object does", "write the whole object before the program exits")
+		return t.errorAt(len(t.b), "it ends within the object", "write the whole object before the program exits")
 	case errors.As(err, &bad):
 		return t.errorAt(t.tokenOffset(), "this is not JSON: "+bad.Error(), "write JSON (RFC 8259)")
 	}

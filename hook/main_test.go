@@ -91,9 +91,9 @@ func TestPrograms(t *testing.T) {
 		"misfit":  {Blocked, "it ended with code 1: updatedInput must be the tool's new input, an object"},
 		"early":   {Kept, ""},
 		"deaf":    {Kept, ""},
-		"half":    {Blocked, "it ends before the object does"},
+		"half":    {Blocked, "it ends within the object"},
 		"bytes":   {Blocked, "1:2: this is not UTF-8"},
-		"another": {Blocked, `this answers "PostToolUse"`},
+		"another": {Blocked, `this is an answer to "PostToolUse"`},
 		"floods":  {Blocked, "more than 1048576 bytes"},
 	} {
 		t.Run(program, func(t *testing.T) {

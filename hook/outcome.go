@@ -74,7 +74,7 @@ func Interpret(e Event, r Ran, f OnFailure) Outcome {
 	case r.Err != nil:
 		return failureOutcome(e, f, "cannot run it: "+r.Err.Error(), bailey.HintOf(r.Err))
 	case r.TimedOut:
-		return failureOutcome(e, f, "its time was up", "make it faster, or raise timeout_ms")
+		return failureOutcome(e, f, "it timed out", "make it faster, or raise timeout_ms")
 	case r.Exit == exitBlock && name.Blocks():
 		return blockedOutcome(e, r)
 	case r.Exit == exitBlock:

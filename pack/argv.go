@@ -322,7 +322,7 @@ func readPattern(text string, s *schema) (p pattern, wrong string) {
 		switch end {
 		case " ":
 			if len(p.operands)+len(p.after) > 0 || len(p.words) == 0 && len(p.options)+len(p.tables) > 0 {
-				return p, "words stand before operands, and the program before options"
+				return p, "write the program before options, and words before operands"
 			}
 			p.words = append(p.words, item)
 		case "}":
@@ -345,7 +345,7 @@ func (p *pattern) readOption(item string, s *schema) string {
 	if names == "..." {
 		in := s.props[input]
 		if in == nil || in.Items.followRef() == nil || in.Items.followRef().options == nil {
-			return "{... " + safeText(input) + "} wants a list whose items have x-bailey options"
+			return "{... " + safeText(input) + "} needs a list whose items have x-bailey options"
 		}
 		p.tables = append(p.tables, tableOptions{len(p.words), input, in.Items.followRef().options})
 		return ""

@@ -158,7 +158,7 @@ func (r *reader) readBinds(owner, n ast.Node, m *manifest, s *schema, p *preview
 	if n == nil {
 		for _, line := range p.Looks {
 			if slices.ContainsFunc(line, shownWord().MatchString) {
-				r.AddFault(owner, "{{ shown }} needs a bind that says what it is")
+				r.AddFault(owner, "{{ shown }} needs a bind that defines it")
 			}
 		}
 		return nil
@@ -187,7 +187,7 @@ func (r *reader) readBinds(owner, n ast.Node, m *manifest, s *schema, p *preview
 		}
 		b := parsedBind{at: r.findArgument(argumentAt, d.Argument, m, s), look: int(d.Look) - 1}
 		if b.look >= len(p.Looks) {
-			r.AddFault(lookAt, "look %d is invalid: the preview has %d", d.Look, len(p.Looks))
+			r.AddFault(lookAt, "look %d does not exist: the preview has %d command lines", d.Look, len(p.Looks))
 		}
 		if slices.ContainsFunc(list, func(o parsedBind) bool { return o.at == b.at }) {
 			r.AddFault(argumentAt, "bind has the argument %q twice", strictyaml.Clip(d.Argument))

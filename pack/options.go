@@ -152,7 +152,7 @@ func (t *optionTable) faultOf(item string) string {
 	}
 	name, _, _ := strings.Cut(item, "=")
 	if o := t.findOption(name); o != nil && o.value && !o.optional {
-		return "wants its value in the same word, as in " + o.joinValue(strings.TrimSuffix(append(o.values, "VALUE")[0], "*"))
+		return "needs its value in the same argument, for example " + o.joinValue(strings.TrimSuffix(append(o.values, "VALUE")[0], "*"))
 	}
-	return "is none of the options " + t.text
+	return "is not one of the options " + t.text
 }

@@ -185,7 +185,7 @@ func TestParseRefuses(t *testing.T) {
 		{"bind of nothing", "timeout: 30s", `preview: {args: [[a], [b]], bind: []}`, `bind must have one to 4 arguments, not 0`},
 		{"bind without all", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{pattern: '(x)', argument: '--', as: '{{ shown }}'}]}`, `10:40: an argument of bind needs look`},
 		{"bind with another key", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, shell: true, pattern: '(x)', argument: '--', as: '{{ shown }}'}]}`, `an argument of bind has no key "shell"`},
-		{"bind of a look that is none", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 3, pattern: '(x)', argument: '--', as: '{{ shown }}'}]}`, `10:47: look 3 is invalid: the preview has 2`},
+		{"bind of a look that is none", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 3, pattern: '(x)', argument: '--', as: '{{ shown }}'}]}`, `10:47: look 3 does not exist: the preview has 2 command lines`},
 		{"bind of look zero", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 0, pattern: '(x)', argument: '--', as: '{{ shown }}'}]}`, `look must be an integer from 1`},
 		{"bind of another argument", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: '(x)', argument: --evil, as: '{{ shown }}'}]}`, `argument must be exactly one of the backend's args; "--evil" is not`},
 		{"bind without a group", "timeout: 30s", `preview: {args: [[a], [b]], bind: [{look: 2, pattern: 'x', argument: '--', as: '{{ shown }}'}]}`, `pattern must have one group, for the shown value, not 0`},

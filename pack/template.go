@@ -146,7 +146,7 @@ func (r *reader) checkPlaceholder(n ast.Node, e argTemplate, at int, p templateP
 	case !e.isPlaceholder() && len(in.Type) > 0 && in.hasType("array"):
 		r.AddFault(n, "input.%s may be a list, which needs a separate argument", p.input)
 	case p.after != "" && !e.isPlaceholder():
-		r.AddFault(n, "after wants an argument of its own")
+		r.AddFault(n, "after needs a separate argument")
 	case p.flag != "" && (!e.isPlaceholder() || !in.hasOnlyTypes("boolean", "null")):
 		r.AddFault(n, "flag needs a boolean input and a separate argument")
 	case at > 0 && isOnlyDashes(e.parts[:at]) && !in.hasOnlyTypes("integer"):

@@ -37,7 +37,7 @@ func (c Config) translateCommand(k shellparse.Command, start string) (parts []pl
 		}
 	}
 	if hidden := c.findMasked(k, dir); hidden != "" {
-		file(hidden, false, "it lies among secrets or what Bailey itself goes by, and stays hidden from agents")
+		file(hidden, false, "it is hidden from agents: it contains secrets or controls Bailey")
 	}
 	if len(k.Words) > 0 && filepath.Base(k.Words[0]) == "git" && k.Opaque == "" {
 		k.Opaque = bareRepoReason(dir)
@@ -99,7 +99,7 @@ func bareRepoReason(dir string) string {
 	for {
 		switch up := filepath.Dir(dir); {
 		case there("HEAD"), there("commondir"), there("objects") && there("refs"):
-			return "git may take " + dir + " for a repository, and start what it says there"
+			return "git may read " + dir + " as a repository and start programs that its configuration names"
 		case there(".git", "HEAD"), up == dir:
 			return ""
 		default:

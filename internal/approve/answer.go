@@ -162,7 +162,7 @@ func (u *Queue) grantQuestion(ctx context.Context, e *entry, g Given, by Approve
 func (u *Queue) recordAnswer(ctx context.Context, e *entry, event Event) error {
 	if err := u.c.Note(context.WithoutCancel(ctx), AnswerEvent, event); err != nil {
 		return bailey.Unavailable.Wrapf(err, "make sure that the ledger can be written",
-			"cannot record the answer to %s, so it does not count", e.q.ID)
+			"cannot record the answer to %s, so it has no effect", e.q.ID)
 	}
 	if event.Settled {
 		defer u.c.Tell(settled, cloneQuestion(e.q), event.Reason) // after mu is unlocked

@@ -27,20 +27,21 @@ import (
 func (a *commands) benchApprovalsVerb() *cobra.Command {
 	var n, calls int
 	cmd := a.measureVerb(&cobra.Command{
-		Use: "approvals", Short: "From an answer to its call running, and what calls cost that wait",
-		Long: `Let system.date wait for an answer again and again, answer, and time from the answer being given: until it is durable (row
-answer), until the tool is started (run), and until its result is there (result), beside an append of 512 bytes that is synced to the same
-disk in turn (fsync). Then let so many calls wait at once, and as many that are parked, and measure memory, goroutines, descriptors, and the
-processor time of two idle seconds. The ledger is one of its own, in a temporary directory on the disk of TMPDIR.`,
+		Use: "approvals", Short: "Time an answer until its call runs, and measure calls that wait",
+		Long: `Time answers to waiting calls of system.date, from the answer until it is durable (row answer),
+until the tool is started (run), and until its result is returned (result). Row fsync is an append of 512
+bytes that is synced to the same disk; the rows alternate. Then let --calls calls wait at once, and as many be
+parked, and measure memory, goroutines, descriptors, and the processor time of two idle seconds. The calls go
+to a separate ledger, in a temporary directory on the disk of TMPDIR.`,
 	}, func(ctx context.Context, _ []string) ([]Row, error) {
 		if n < 1 || calls < 1 || calls > approve.DefaultOpen {
-			return nil, bailey.Invalid.Errorf(fmt.Sprintf("at least one of each, and at most %d calls", approve.DefaultOpen),
+			return nil, bailey.Invalid.Errorf(fmt.Sprintf("use at least one of each, and at most %d calls", approve.DefaultOpen),
 				"%d answers, %d calls", n, calls)
 		}
 		return benchApprovals(ctx, n, calls)
 	})
-	cmd.Flags().IntVarP(&n, "n", "n", 200, "how many answers")
-	cmd.Flags().IntVar(&calls, "calls", approve.DefaultOpen, "how many calls wait")
+	cmd.Flags().IntVarP(&n, "n", "n", 200, "number of answers")
+	cmd.Flags().IntVar(&calls, "calls", approve.DefaultOpen, "number of calls that wait")
 	return cmd
 }
 

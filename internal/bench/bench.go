@@ -43,12 +43,12 @@ func Root(app *cli.App) *cobra.Command {
 	cmd := app.NewRoot("bailey-bench", "Measure the gate on this machine")
 	var n int
 	call := a.measureVerb(&cobra.Command{
-		Use: "call", Short: "A call beside the same program started bare, and each stage of it",
-		Long: `Time system.echo through the gate, each of its stages, and the same program started bare (row bare:
-fork, exec, two captured pipes), in turn in one run with a pause between them. The calls go to a ledger of their own in a
-temporary directory on the same disk as TMPDIR.`,
+		Use: "call", Short: "Compare a call, and each of its stages, with the program alone",
+		Long: `Time system.echo through the gate, each of its stages, and the same program without the gate (row
+bare: fork, exec, two captured pipes). The rows alternate in one run, with a pause between them. The calls go
+to a separate ledger, in a temporary directory on the disk of TMPDIR.`,
 	}, func(ctx context.Context, _ []string) ([]Row, error) { return benchCall(ctx, n) })
-	call.Flags().IntVarP(&n, "n", "n", 300, "how many calls")
+	call.Flags().IntVarP(&n, "n", "n", 300, "number of calls")
 	cmd.AddCommand(call, a.benchLedgerVerb(), a.benchVerifyVerb(), a.benchRedactVerb(), a.benchJailVerb(),
 		a.benchPolicyVerb(), a.benchBrokerVerb(),
 		a.benchApprovalsVerb(), a.benchEgressVerb(), a.benchJudgeVerb(), a.benchShimVerb(), a.benchHookVerb(), a.benchMCPVerb())

@@ -31,10 +31,10 @@ func (a *commands) benchBrokerVerb() *cobra.Command {
 	var n int
 	var serve string
 	cmd := &cobra.Command{
-		Use: "broker", Short: "A loan beside the start of a program", Args: cobra.NoArgs,
-		Long: `Time a loan of a variable from a broker in a process of its own, its journal's fsync among that; one for an
-answer with one ed25519 signature; what the end of a loan takes; and /bin/true started bare (row bare). All take turns in
-one run, on the disk of TMPDIR.`,
+		Use: "broker", Short: "Compare a loan of a credential with the start of a program", Args: cobra.NoArgs,
+		Long: `Time a loan of a variable from a broker in a separate process, including the fsync of its journal
+(row env); a loan for an answer with one ed25519 signature (signed); the end of a loan (return); and /bin/true
+alone (bare). The rows alternate in one run, on the disk of TMPDIR.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if serve != "" {
 				return serveBench(cmd.Context(), serve)
@@ -46,8 +46,8 @@ one run, on the disk of TMPDIR.`,
 			return a.printRows(rows)
 		},
 	}
-	cmd.Flags().IntVarP(&n, "n", "n", 300, "how many loans of each kind")
-	cmd.Flags().StringVar(&serve, "serve", "", "be the broker of this directory")
+	cmd.Flags().IntVarP(&n, "n", "n", 300, "number of loans of each kind")
+	cmd.Flags().StringVar(&serve, "serve", "", "run the broker of this directory")
 	if err := cmd.Flags().MarkHidden("serve"); err != nil {
 		panic(err) // cannot fail: the flag is defined one line above
 	}
@@ -129,7 +129,7 @@ func startBench(ctx context.Context, dir string) (stop func(), err error) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		stop()
 		return nil, bailey.Unavailable.Wrap(err, "the broker of the benchmark did not start",
-			"see what it says above")
+			"see its output above")
 	}
 	return stop, nil
 }

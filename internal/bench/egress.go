@@ -22,20 +22,21 @@ const (
 func (a *commands) benchEgressVerb() *cobra.Command {
 	var n int
 	cmd := a.measureVerb(&cobra.Command{
-		Use: "egress", Short: "A request over HTTPS directly, through the proxy, and with a secret put in",
-		Long: fmt.Sprintf(`Ask a server on loopback, over HTTPS and on a connection of its own each time: directly (row direct), through the
-proxy of a call, which copies what it cannot read (proxied), and through one that opens TLS and puts a secret into a header (injected).
-In turns of one run; server, proxy and client are in this process. The rows large are for %d MB in one answer, the best of %d rounds.
-Required of proxied: at most 1.3 times direct and a millisecond, and 0.7 of its rate.`, egressSize/1_000_000,
+		Use: "egress", Short: "Compare HTTPS requests: direct, through the proxy, with a secret added",
+		Long: fmt.Sprintf(`Send requests to a server on loopback, each over HTTPS and a new connection: directly (row
+direct), through the proxy of a call, which copies what it cannot read (proxied), and through a proxy that
+opens TLS and adds a secret to a header (injected). The rows alternate in one run; server, proxy and client
+are in this process. The rows large are for %d MB in one response, the best of %d rounds. Row proxied must
+take at most 1.3 times direct plus one millisecond, and reach 0.7 of its rate.`, egressSize/1_000_000,
 			egressRounds),
 		Example: "  bailey bench egress --json",
 	}, func(ctx context.Context, _ []string) ([]Row, error) {
 		if n < 1 {
-			return nil, bailey.Invalid.New("-n wants at least one request", "leave it out for 300")
+			return nil, bailey.Invalid.New("-n must be at least 1", "leave it out for 300")
 		}
 		return benchEgress(ctx, n)
 	})
-	cmd.Flags().IntVarP(&n, "n", "n", 300, "how many small requests by each way")
+	cmd.Flags().IntVarP(&n, "n", "n", 300, "number of small requests of each row")
 	return cmd
 }
 

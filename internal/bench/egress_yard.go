@@ -38,7 +38,7 @@ type egressServer struct {
 	http *http.Server
 }
 
-const benchToken = "what the server wants to be shown"
+const benchToken = "the token that the server requires"
 
 func newEgressYard(ctx context.Context) (_ *egressServer, err error) {
 	ctx, stop := context.WithCancel(ctx)

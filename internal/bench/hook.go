@@ -25,21 +25,23 @@ const chainLength = 5
 func (a *commands) benchHookVerb() *cobra.Command {
 	b := jailBench{}
 	cmd := a.measureVerb(&cobra.Command{
-		Use: "hook [-- COMMAND [ARG]...]", Short: "A hook beside the same program started bare, and in a cage",
-		Long: `Run a program (true, if none is named) again and again in each of these ways, in random turns with a pause before each:
+		Use: "hook [-- COMMAND [ARG]...]", Short: "Compare a hook with the program alone, and in a jail",
+		Long: `Run a program (default true) repeatedly in each of these ways, in random order with a pause before
+each:
 
   bare       fork, exec, the frame on stdin, two captured pipes, as Go's os/exec does it
-  cold-cage  plan and run in the cage of a call, of which nothing was made ahead
-  cold-five  five of these, one right after the other: what a cage leaves to the kernel to tidy up then costs the next
-  hook       ask it as a hook: the frame, a hook's cage, its answer
+  cold-cage  plan and run in the jail of a call, with nothing prepared in advance
+  cold-five  five of these, one directly after the other: the kernel's cleanup of a jail then slows the next
+  hook       ask it as a hook: the frame, a hook's jail, its answer
   chain      five such hooks, one after the other
 
-A hook is compared with cold-cage by what each adds to bare; "required" is what that, or the ratio to one hook, may be.`,
+The time that a hook adds to bare is compared with the time that cold-cage adds. "required" is the limit of
+that ratio, or of the ratio to one hook.`,
 		Example: "  bailey bench hook\n  bailey bench hook --json -n 500 -- /opt/hooks/check",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-				return bailey.Invalid.New("bench hook wants -- before a command",
-					"write: bailey bench hook -- /opt/hooks/check")
+				return bailey.Invalid.New("bench hook needs -- before a command",
+					"use: bailey bench hook -- /opt/hooks/check")
 			}
 			return nil
 		},
@@ -48,7 +50,7 @@ A hook is compared with cold-cage by what each adds to bare; "required" is what 
 		b.chosen, b.command = len(args) > 0, args
 		return b.measureHooks(ctx, a.Progress("measuring"))
 	})
-	cmd.Flags().IntVarP(&b.turns, "n", "n", 300, "how often each way")
+	cmd.Flags().IntVarP(&b.turns, "n", "n", 300, "number of runs of each row")
 	return cmd
 }
 

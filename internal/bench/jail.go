@@ -59,31 +59,31 @@ type way struct {
 func (a *commands) benchJailVerb() *cobra.Command {
 	var b jailBench
 	cmd := a.measureVerb(&cobra.Command{
-		Use: "jail [-- COMMAND [ARG]...]", Short: "A cage beside the same program started bare, and in bubblewrap",
-		Long: `Run a program (true, if none is named) again and again in each of these ways, in random turns with a pause
-before each:
+		Use: "jail [-- COMMAND [ARG]...]", Short: "Compare a jail with the program alone, and in bubblewrap",
+		Long: `Run a program (default true) repeatedly in each of these ways, in random order with a pause before
+each:
 
   bare           fork, exec, two captured pipes, as Go's os/exec does it
-  ondemand       plan and run in a cage of a warm helper that made nothing of the call ahead
-  warm           the same as calls get it: the helper makes cages ahead while it waits
-  parked         the same, and the plan was made ahead too
-  warm-2workers  two at once on one jail, each with a pause of its own
-  cold           the process bailey run system.echo (it runs printf), the ledger's entries included
+  ondemand       plan and run in a jail of a warm helper that prepared nothing for the call
+  warm           the same as calls get it: the helper builds jails in advance while it waits
+  parked         the same, and the plan was also made in advance
+  warm-2workers  two at once on one jail, each with its own pause
+  cold           the process bailey run system.echo (it runs printf), including the entries of the ledger
   cold-jail      the process bailey jail run -- COMMAND
-  cold-cage      plan and run in a cage of which nothing was made ahead, in this process
-  wall           the same in the cage of an agent, with the host's programs, a project and a home
-  bwrap          bwrap --unshare-all --new-session --ro-bind / / -- COMMAND, where it is installed
-  bwrap-dev      the same with --dev /dev, in its place for a program that fails without devices
+  cold-cage      plan and run in a jail with nothing prepared in advance, in this process
+  wall           the same in the jail of an agent, with the host's programs, a project and a home
+  bwrap          bwrap --unshare-all --new-session --ro-bind / / -- COMMAND, if it is installed
+  bwrap-dev      the same with --dev /dev, instead of bwrap if the program fails without devices
 
-The gateway that the cold ways ask is in this process, with a home of its own in TMPDIR. A row is compared with
-bare, then with bwrap by what each adds to bare, then as it is required. A program that some way cannot run, or that
-fails there, has no such row, and the reason is said. With --heap this process holds so much memory, full of
-pointers, as a gateway that has been up for long.`,
+The gateway of the cold rows is in this process, with a separate home in TMPDIR. A row is compared with bare;
+then the time that it adds to bare is compared with the time that bwrap adds; then the row is compared with
+its limit. If a program cannot run in a way, or fails there, that row is missing and the reason is printed.
+With --heap this process holds as much memory, full of pointers, as a gateway that has run for a long time.`,
 		Example: "  bailey bench jail\n  bailey bench jail --json -n 500 --heap 1G -- git --version",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-				return bailey.Invalid.New("bench jail wants -- before a command",
-					"write: bailey bench jail -- git --version")
+				return bailey.Invalid.New("bench jail needs -- before a command",
+					"use: bailey bench jail -- git --version")
 			}
 			return nil
 		},
@@ -92,8 +92,8 @@ pointers, as a gateway that has been up for long.`,
 		b.chosen, b.command = len(args) > 0, args
 		return b.measureJail(ctx, a.Progress("measuring"))
 	})
-	cmd.Flags().IntVarP(&b.turns, "n", "n", 2000, "how often each way")
-	cmd.Flags().StringVar(&b.heap, "heap", "", "hold so much memory meanwhile, as in 1G")
+	cmd.Flags().IntVarP(&b.turns, "n", "n", 2000, "number of runs of each row")
+	cmd.Flags().StringVar(&b.heap, "heap", "", "memory that this process holds during the runs, for example 1G")
 	return cmd
 }
 
@@ -174,7 +174,7 @@ func newJailRows(times map[string][]time.Duration) (rows []Row) {
 // checkTurns rejects a number of turns below one or above maxTurns.
 func (b *jailBench) checkTurns() error {
 	if b.turns < 1 || b.turns > maxTurns {
-		return bailey.Invalid.Errorf(fmt.Sprintf("between 1 and %d", maxTurns), "%d times", b.turns)
+		return bailey.Invalid.Errorf(fmt.Sprintf("use a number from 1 to %d", maxTurns), "%d times", b.turns)
 	}
 	return nil
 }
@@ -231,7 +231,7 @@ func (b *jailBench) setUp() (err error) {
 		path, err = filepath.Abs(path)
 	}
 	if err != nil {
-		return bailey.Invalid.Wrapf(err, "name one on PATH, or by its path", "there is no program %s", b.command[0])
+		return bailey.Invalid.Wrapf(err, "give the name of a program on PATH, or its path", "there is no program %s", b.command[0])
 	}
 	b.command = slices.Concat([]string{path}, b.command[1:])
 	if b.self, err = measuredProgram(); err != nil {
@@ -259,7 +259,7 @@ func (b *jailBench) jailWays() []way {
 	cold := b.timeProcess([]string{b.self, "run", "system.echo", "-i", "message=hi"})
 	if b.chosen {
 		cold = func(context.Context) ([]time.Duration, error) {
-			return nil, errors.New("no capability runs " + filepath.Base(b.command[0]) + ", cold-jail does")
+			return nil, errors.New("no capability runs " + filepath.Base(b.command[0]) + "; see row cold-jail")
 		}
 	}
 	bwrap := way{name: "bwrap", do: b.timeBwrap()}
@@ -283,7 +283,7 @@ func (b *jailBench) jailWays() []way {
 }
 
 // errNeedless means that a way is skipped because another row represents it.
-var errNeedless = errors.New("another row stands for it")
+var errNeedless = errors.New("another row represents it")
 
 func (b *jailBench) timeBwrap(more ...string) func(context.Context) ([]time.Duration, error) {
 	words := strings.Fields("bwrap --unshare-all --new-session --ro-bind / /")

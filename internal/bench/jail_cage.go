@@ -34,7 +34,7 @@ func (b *jailBench) openJail(ctx context.Context, cfg jail.Config) (*jail.Jail, 
 	case cage.Kind != "full":
 		return nil, errors.New("this platform has no cage")
 	case slices.Contains(cage.Absent, "cgroup"):
-		return nil, errors.New("no control group can be made, so no helper is kept: bailey doctor says why")
+		return nil, errors.New("no control group can be made, so no helper is kept: bailey doctor shows the reason")
 	}
 	return j, b.warmUpHelper(ctx, j)
 }
@@ -51,7 +51,7 @@ func (b *jailBench) warmUpHelper(ctx context.Context, j *jail.Jail) error {
 			time.Sleep(benchPeriod)
 		}
 		if time.Now().After(deadline) {
-			return errors.New("no warm helper comes for its plan")
+			return errors.New("no warm helper was started for its plan")
 		}
 	}
 	return nil

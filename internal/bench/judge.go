@@ -16,12 +16,13 @@ import (
 func (a *commands) benchJudgeVerb() *cobra.Command {
 	var n int
 	cmd := a.measureVerb(&cobra.Command{
-		Use: "judge", Short: "An answer to an agent's hook beside the start of a program",
-		Long: `Time bailey judge claude-code as an agent's hook starts it, from the start of the process to its end, with a gateway
-that runs: for a file, for a line of two commands, for one that asks. Beside it this program's start alone (row version), and /bin/true (row
-bare). All take turns in one run, in a home of their own on the disk of TMPDIR.`,
+		Use: "judge", Short: "Compare an answer to an agent's hook with the start of a program",
+		Long: `Time bailey judge claude-code as an agent's hook starts it, from the start of the process to its
+end, with a running gateway: for a file (row file), for a line of two commands (line), and for a command that
+asks (asks). Row version is the start of this program alone, and row bare is /bin/true. The rows alternate in
+one run, with a separate home on the disk of TMPDIR.`,
 	}, func(ctx context.Context, _ []string) ([]Row, error) { return benchJudge(ctx, n) })
-	cmd.Flags().IntVarP(&n, "n", "n", 200, "how many of each")
+	cmd.Flags().IntVarP(&n, "n", "n", 200, "number of runs of each row")
 	return cmd
 }
 

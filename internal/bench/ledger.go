@@ -26,13 +26,13 @@ func (a *commands) benchLedgerVerb() *cobra.Command {
 	var callers []int
 	var window time.Duration
 	cmd := a.measureVerb(&cobra.Command{
-		Use: "ledger", Short: "The ledger beside plain appends to the same disk",
-		Long: `Count what is durable in a second, by so many callers at once: raw, 512 bytes appended and synced with
-fdatasync; entry, an entry of the ledger of 512 bytes; receipt, an intent and its outcome. All three group
-their callers alike, and take turns on the same disk in one run: the one of TMPDIR.`,
+		Use: "ledger", Short: "Compare the ledger with plain appends to the same disk",
+		Long: `Count the durable writes per second, by the given numbers of concurrent callers: raw, 512 bytes
+appended and synced with fdatasync; entry, an entry of the ledger of 512 bytes; receipt, an intent and its
+outcome. All three group their callers in the same way. The rows alternate in one run, on the disk of TMPDIR.`,
 	}, func(ctx context.Context, _ []string) ([]Row, error) { return benchLedger(ctx, callers, window) })
-	cmd.Flags().IntSliceVar(&callers, "callers", []int{1, 8, 64, 256}, "how many call at once")
-	cmd.Flags().DurationVar(&window, "window", 100*time.Millisecond, "how long each turn of a row takes; there are 20")
+	cmd.Flags().IntSliceVar(&callers, "callers", []int{1, 8, 64, 256}, "numbers of concurrent callers")
+	cmd.Flags().DurationVar(&window, "window", 100*time.Millisecond, "duration of each of the 20 rounds of a row")
 	return cmd
 }
 
@@ -64,7 +64,7 @@ func benchLedger(ctx context.Context, callers []int, window time.Duration) (rows
 	}
 	for _, n := range callers {
 		if n < 1 || n > 10_000 {
-			return rows, bailey.Invalid.Errorf("between 1 and 10000", "%d callers", n)
+			return rows, bailey.Invalid.Errorf("use a number from 1 to 10000", "%d callers", n)
 		}
 		counts, took := make([]int, len(ways)), make([]time.Duration, len(ways))
 		for range benchRounds {

@@ -46,15 +46,17 @@ func (a *commands) benchMCPVerb() *cobra.Command {
 	var b jailBench
 	var peer bool
 	cmd := &cobra.Command{
-		Use: "mcp", Short: "A call over MCP beside an echo over MCP, a cage and the disk", Args: cobra.NoArgs,
-		Long: `Time these in random turns of one run, with a pause before each:
+		Use: "mcp", Short: "Compare a call over MCP with an echo over MCP, a jail and the disk", Args: cobra.NoArgs,
+		Long: `Time these operations in one run, in random order with a pause before each:
 
-  sdk-echo   a tools/call of an echo, over the pipes of a process that is a server of the same SDK and nothing else
+  sdk-echo   a tools/call of an echo, over the pipes of a process that is only a server of the same SDK
   fdatasync  512 bytes appended to a file and synced, as the ledger does it
-  jail-warm  true in a warm cage, planned and run in this process: the row warm of bench jail
-  call       a tools/call of a capability that runs true, over the pipes of bailey serve: decided, caged, its receipt durable
+  jail-warm  true in a warm jail, planned and run in this process: the row warm of bench jail
+  call       a tools/call of a capability that runs true, over the pipes of bailey serve: decided, jailed,
+             with a durable receipt
 
-Row sum is what a call has to do: sdk-echo, jail-warm and three times fdatasync; "required" is what call may be of it. The home is one of its own, with a gateway of its own, on the disk of TMPDIR.`,
+Row sum is the necessary work of a call: sdk-echo, jail-warm and three times fdatasync. "required" is the
+limit of call as a ratio of sum. The benchmark has a separate home and gateway, on the disk of TMPDIR.`,
 		Example: "  bailey bench mcp\n  bailey bench mcp --json -n 1000",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if peer {
@@ -68,8 +70,8 @@ Row sum is what a call has to do: sdk-echo, jail-warm and three times fdatasync;
 			return a.printRows(rows)
 		},
 	}
-	cmd.Flags().IntVarP(&b.turns, "n", "n", 500, "how often each")
-	cmd.Flags().BoolVar(&peer, "peer", false, "be the echo")
+	cmd.Flags().IntVarP(&b.turns, "n", "n", 500, "number of runs of each row")
+	cmd.Flags().BoolVar(&peer, "peer", false, "run the echo server")
 	cmd.Flags().MarkHidden("peer")
 	return cmd
 }
@@ -126,7 +128,7 @@ func (b *jailBench) mcpWays() []way {
 const (
 	benchPack = `name: bench
 version: 1.0.0
-description: What bench mcp calls.
+description: The pack that bench mcp calls.
 capabilities:
   - name: "true"
     description: Do nothing.

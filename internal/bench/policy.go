@@ -21,19 +21,20 @@ const loadRounds = 3
 func (a *commands) benchPolicyVerb() *cobra.Command {
 	var turns int
 	cmd := a.measureVerb(&cobra.Command{
-		Use: "policy", Short: "A decision among ten rules, among ten thousand, and by Cedar alone",
-		Long: `Time decisions, each with the making of its request, in turns of one run: among ten rules, among ten thousand over a
-thousand actions, the same with a rule in twenty a forbid for every action, and the ten thousand handed to Cedar as
-they are (row flat-10000). Row cedar-10 is Cedar alone on the ten, its request made beforehand. Row load-10000 reads
-and checks ten thousand rules, which happens when a policy is applied; parse-10000 is Cedar's parser alone. Every row decides
-a call that is allowed and one that is not, rightly, before it is timed. The ratios are of the best times.`,
+		Use: "policy", Short: "Compare decisions by ten rules, by ten thousand, and by Cedar alone",
+		Long: `Time decisions, each including the construction of its request, in alternating rounds: by ten
+rules (rules-10), by ten thousand over a thousand actions (rules-10000), by the same with one rule in twenty a
+forbid for every action (rules-10000-forbid5pct), and by Cedar with all ten thousand rules at once
+(flat-10000). Row cedar-10 is Cedar alone with the ten rules and a request made beforehand. Row load-10000
+reads and checks ten thousand rules, as when a policy is applied; parse-10000 is Cedar's parser alone. Before
+a row is timed, it must decide an allowed call and a denied call correctly. The ratios compare the best times.`,
 	}, func(ctx context.Context, _ []string) ([]Row, error) {
 		if turns < 1 {
-			return nil, bailey.Invalid.New("no turns, no figures", "--turns wants at least 1")
+			return nil, bailey.Invalid.New("--turns must be at least 1", "leave it out for 300")
 		}
 		return benchPolicy(ctx, turns)
 	})
-	cmd.Flags().IntVar(&turns, "turns", 300, "how many turns each row has")
+	cmd.Flags().IntVar(&turns, "turns", 300, "number of rounds of each row")
 	return cmd
 }
 

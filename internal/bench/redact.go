@@ -23,13 +23,13 @@ const redactRounds = 5
 
 func (a *commands) benchRedactVerb() *cobra.Command {
 	return a.measureVerb(&cobra.Command{
-		Use: "redact FILE", Short: "How fast a file is redacted, beside a prefilter alone",
-		Long: fmt.Sprintf(`Redact a file of up to 1 GiB as a stream, and run over it an automaton that looks for the same keywords and
-does nothing else (row prefilter: what most scanners do first). In turn, %d rounds in one run; the best of each
-counts. The rate is in millions of bytes for each second of CPU time that this process has used. Nothing goes through the
-gateway, nothing is printed of the file.`, redactRounds),
+		Use: "redact FILE", Short: "Compare the redaction of a file with a prefilter alone",
+		Long: fmt.Sprintf(`Redact a file of up to 1 GiB as a stream, and compare this with an automaton that only searches
+for the same keywords (row prefilter: the first step of most scanners). The rows alternate, %d rounds in one
+run; the best round of each is used. The rate is in millions of bytes per second of CPU time of this process.
+The file does not go through the gateway, and no part of it is printed.`, redactRounds),
 		Example: "  bailey bench redact app.log --json",
-		Args:    cli.OneArg("a file, as in: bailey bench redact app.log"),
+		Args:    cli.OneArg("a file, for example: bailey bench redact app.log"),
 	}, func(_ context.Context, args []string) ([]Row, error) {
 		text, err := readWhole(args[0], maxBench)
 		if err != nil {

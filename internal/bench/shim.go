@@ -21,14 +21,16 @@ const shimOverTool = 10_000.0
 func (a *commands) benchShimVerb() *cobra.Command {
 	var b jailBench
 	cmd := a.measureVerb(&cobra.Command{
-		Use: "shim", Short: "A tool's own name as a shim, beside the tool",
-		Long: `Time git status as a shell starts it, from the start of the process to its end, in random turns with a pause before each:
+		Use: "shim", Short: "Compare a shim with its tool",
+		Long: `Time git status as a shell starts it, from the start of the process to its end, in random order
+with a pause before each:
 
   tool     the tool itself
   version  this program's start alone
-  shim     the same line through a shim, with a gateway that runs: decided, in a fresh cage, with its receipt
+  shim     the same line through a shim, with a running gateway: decided, in a new jail, with its receipt
 
-A shim may take ten milliseconds beyond its tool. All in a home of their own in the user's cache directory.`,
+A shim may take ten milliseconds longer than its tool. The benchmark uses a separate home in the user's cache
+directory.`,
 	}, func(ctx context.Context, _ []string) ([]Row, error) {
 		times, err := b.measureShim(ctx, a.Progress("measuring"))
 		if err != nil {
@@ -36,7 +38,7 @@ A shim may take ten milliseconds beyond its tool. All in a home of their own in 
 		}
 		return shimRows(times), nil
 	})
-	cmd.Flags().IntVarP(&b.turns, "n", "n", 200, "how many of each")
+	cmd.Flags().IntVarP(&b.turns, "n", "n", 200, "number of runs of each row")
 	return cmd
 }
 
@@ -47,7 +49,7 @@ func (b *jailBench) measureShim(ctx context.Context,
 	}
 	git, err := exec.LookPath("git")
 	if err != nil {
-		return nil, bailey.Unavailable.Wrap(err, "git is not here", "install git: it is the tool that is timed")
+		return nil, bailey.Unavailable.Wrap(err, "git is not installed", "install git, which this benchmark times")
 	}
 	self, err := measuredProgram()
 	if err != nil {

@@ -25,16 +25,17 @@ func (a *commands) benchVerifyVerb() *cobra.Command {
 	var entries int
 	var part string
 	cmd := &cobra.Command{
-		Use: "verify", Short: "Following a ledger's chain and tree beside hashing its bytes",
+		Use: "verify", Short: "Compare the verification of a ledger with hashing its bytes",
 		Args: cobra.MaximumNArgs(1),
-		Long: `Write a ledger of so many entries to TMPDIR and read it, each time in a process of its own: sha256, its bytes
-hashed and nothing else; chain, frames, numbers and hashes checked; tree, the root over the lines as well.`,
+		Long: `Write a ledger with the given number of entries to TMPDIR and read it, each time in a separate
+process: sha256, the hash of its bytes alone; chain, frames, numbers and hashes checked; tree, also the root
+over the lines.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if part != "" && len(args) == 1 {
 				return a.benchPart(part, args[0])
 			}
 			if entries < 1 || len(args) > 0 {
-				return bailey.Invalid.New("a ledger has at least one entry", "bailey bench verify --entries 1000000")
+				return bailey.Invalid.New("--entries must be at least 1, and there are no arguments", "use: bailey bench verify --entries 1000000")
 			}
 			rows, err := benchVerify(cmd.Context(), entries)
 			if err != nil {
@@ -43,7 +44,7 @@ hashed and nothing else; chain, frames, numbers and hashes checked; tree, the ro
 			return a.printRows(rows)
 		},
 	}
-	cmd.Flags().IntVar(&entries, "entries", 1_000_000, "how many entries")
+	cmd.Flags().IntVar(&entries, "entries", 1_000_000, "number of entries")
 	cmd.Flags().StringVar(&part, "part", "", "the row to measure in this process")
 	cmd.Flags().MarkHidden("part")
 	return cmd

@@ -115,7 +115,7 @@ func TestEndOfALoan(t *testing.T) {
 	m.next(t)
 	lease.Return() // too late, but harmless
 	short.end()
-	if j := short.journal(); !strings.Contains(j, "its time was up") {
+	if j := short.journal(); !strings.Contains(j, "it timed out") {
 		t.Errorf("%s", j)
 	}
 }

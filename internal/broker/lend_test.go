@@ -163,7 +163,7 @@ func TestCheats(t *testing.T) {
 		says string
 	}{
 		"no answer":                     {loanOf("", nil, "one"), "only for a signed answer"},
-		"no signature":                  {signed("one"), "only 0 signatures count"},
+		"no signature":                  {signed("one"), "only 0 signatures are valid for that"},
 		"a stranger's":                  {signed("one", eve), "not among those trusted"},
 		"of another text":               {with(signed("one", ada), func(l *bailey.Loan) { l.Text = other }), "is not that of key"},
 		"for another capability":        {with(signed("one", ada), func(l *bailey.Loan) { l.Capability = "git.pull" }), "the call is of git.pull"},
@@ -176,8 +176,8 @@ func TestCheats(t *testing.T) {
 		"another time":                  {of(func(q *bailey.Question) { q.Leases[0].TTL = time.Hour }), "the broker's table says"},
 		"without a nonce":               {of(func(q *bailey.Question) { q.Nonce = "" }), "nonce"},
 		"with a short nonce":            {of(func(q *bailey.Question) { q.Nonce = "00ff" }), "nonce"},
-		"one of two":                    {signed("two", ada), "only 1 signatures count"},
-		"the same twice":                {signed("two", ada, ada), "only 1 signatures count"},
+		"one of two":                    {signed("two", ada), "only 1 signatures are valid for that"},
+		"the same twice":                {signed("two", ada, ada), "only 1 signatures are valid for that"},
 		"without the role":              {signed("dev", bob), "with dev"},
 		"without a touch":               {signed("touch", ada), "signed-touch"},
 		"a text that is none":           {loanOf("bailey approval 1\n", []string{ada.sign("bailey approval 1\n")}, "one"), "not a question"},

@@ -270,7 +270,7 @@ func (s *Server) serveConn(ctx context.Context, c *peer.Conn) {
 		kind, payload, err := l.readMessage()
 		if err != nil {
 			if errors.Is(err, os.ErrDeadlineExceeded) {
-				why = "its time was up"
+				why = "it timed out"
 			}
 			if ctx.Err() != nil {
 				why = "the broker stopped"

@@ -114,7 +114,7 @@ func (a *Approval) checkMet(by []signer, last error) error {
 		return nil
 	}
 	return bailey.Denied.Wrapf(last, "sign with bailey approve ID --key FILE as an approver in the broker's own table",
-		"the broker requires %v, but only %d signatures count", a, len(people))
+		"the broker requires %v, but only %d signatures are valid for that", a, len(people))
 }
 
 func approvalSubject(a brokerRequest, entries []Entry) string {

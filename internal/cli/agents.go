@@ -56,7 +56,7 @@ func (a *App) agentRotateVerb() *cobra.Command {
 	var g tokenFlags
 	cmd := a.tokenVerb(&cobra.Command{
 		Use: "rotate NAME", Short: "Replace the tokens of an agent by a new one", Args: OneArg("an agent"),
-		Long: "Create a new token for an agent, with the scope of the previous one unless --scope is given. The previous tokens end at once, or\nafter --overlap.",
+		Long: "Create a new token for an agent, with the scope of the previous one unless --scope is given. The previous\ntokens end at once, or after --overlap.",
 	}, apitype.RotateAgent, &g)
 	cmd.Flags().StringVar(&g.overlap, "overlap", "0s", "how long the old tokens stay valid, for example 24h")
 	return cmd
@@ -191,7 +191,7 @@ func agentsChange(old, now settings.AgentRules) string {
 			list = append(list, fmt.Sprintf("agents: see %d tools and search for the others", r.Listed))
 		}
 		for _, name := range r.Asking {
-			list = append(list, "agents: "+terminal.TableCell(name)+" may ask its person and pass on the answer")
+			list = append(list, "agents: "+terminal.TableCell(name)+" may ask its user and pass on the answer")
 		}
 		return strings.Join(list, "\n")
 	}

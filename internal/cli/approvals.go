@@ -33,7 +33,7 @@ func (a *App) approvalsVerb() *cobra.Command {
 func (a *App) approvalsList() *cobra.Command {
 	return QueryVerb(a, &cobra.Command{
 		Use: "list", Short: "List the open questions, oldest first",
-		Long: "List questions that wait for an answer, and approvals that wait for their call to be repeated. Questions of several\nsessions about the same call are grouped.",
+		Long: "List questions that wait for an answer, and approvals that wait for their call to be repeated. Questions\nof several sessions about the same call are grouped.",
 	}, apitype.ListQuestions, nil, func(w io.Writer, l apitype.QuestionList) {
 		if len(l.Approvals) == 0 {
 			fmt.Fprintln(w, "no questions are open")
@@ -56,8 +56,8 @@ func (a *App) approvalsShow() *cobra.Command {
 	var plain bool
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show everything a question asks",
-		Long: `Show a question: the text that an answer is bound to, and what is needed to approve it, or its outcome. docs/approvals.md
-explains the text.
+		Long: `Show a question: the text that an answer is bound to, and what is needed to approve it, or its
+outcome. docs/approvals.md explains the text.
 
 With --text, print only the text, byte for byte, which is what gets signed:
 
@@ -116,14 +116,16 @@ func (a *App) approveVerb() *cobra.Command {
 	var how answerFlags
 	cmd := &cobra.Command{
 		Use: "approve ID…", Short: "Approve a question",
-		Long: `Show a question whole, ask, and grant it. The call that waits for it goes on, if the policy of then still lets it; one whose
-caller went away runs when the same call comes again, once. bailey deny takes it back until then.
+		Long: `Show a question, ask for confirmation, and approve it. The waiting call then runs if the current
+policy allows it. If its caller has disconnected, the same call runs once when it is repeated; until then
+bailey deny takes the approval back.
 
-Once settings.yaml names approvers the answer has to be signed by one of them: with --key by ssh-keygen here and now,
-with --signature elsewhere, over what bailey approvals show ID --text prints.
+If settings.yaml names approvers, one of them must sign the answer: with --key, ssh-keygen signs it here; with
+--signature, give a signature of the output of bailey approvals show ID --text that was made elsewhere.
 
-With --for the grant stands: so long the rules that ask let the same capability of the same agent through, whatever its
-arguments. What is signed then is the grant's own text. bailey grants lists and revokes what stands.`,
+With --for, the approval becomes a grant: for that time, the rules that ask allow the same capability of the
+same agent with any arguments. The text of the grant is signed instead of that of the question. bailey grants
+lists and revokes grants.`,
 		Example: "  bailey approve a-… --key ~/.ssh/id_ed25519_sk\n  bailey approve a-… --for 1h",
 		Args:    someArgs("a question: see bailey approvals list"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -145,7 +147,7 @@ arguments. What is signed then is the grant's own text. bailey grants lists and 
 	f := cmd.Flags()
 	f.StringVar(&how.key, "key", "", "sign with this SSH key, a `file`")
 	f.StringVar(&how.signature, "signature", "", "a detached SSH signature of the text, a `file`")
-	f.StringVar(&how.long, "for", "", "grant for this `long`, for example 1h30m; at most a day")
+	f.StringVar(&how.long, "for", "", "approve such calls for this `duration`, for example 1h30m; at most a day")
 	return a.OperatorVerb(cmd)
 }
 
@@ -227,8 +229,8 @@ func (a *App) denyVerb() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use: "deny ID…", Short: "Deny a question",
-		Long: `Deny a question: its call ends, and the same call is denied for ten minutes. An approval that was not used yet is taken
-back. Anyone may deny. The agent is told the reason, and the ledger records it.`,
+		Long: `Deny a question: its call ends, and the same call is denied for ten minutes. An approval that was
+not used yet is taken back. Anyone may deny. The agent is told the reason, and the ledger records it.`,
 		Args: someArgs("a question: see bailey approvals list"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(reason) > apitype.MaxDenial || !utf8.ValidString(reason) {
@@ -289,7 +291,7 @@ func askingRules(rules []bailey.Rule) string {
 func (a *App) grantsRevoke() *cobra.Command {
 	return a.OperatorVerb(&cobra.Command{
 		Use: "revoke ID…", Short: "Revoke a grant",
-		Long: "End a grant: the next call that its rules ask about is asked about, and so is one that it let through and that did not run yet.",
+		Long: "End a grant. The next call that its rules cover needs an approval again, as does a call that the grant allowed\nbut that has not run yet.",
 		Args: someArgs("a grant: see bailey grants list"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			op, c, err := a.OperatorClient("grants")

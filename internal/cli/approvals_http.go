@@ -277,12 +277,13 @@ func (a *App) approvalsServe() *cobra.Command {
 	var d answersConfig
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Accept signed answers over HTTP",
-		Long: `Show open questions and take answers over HTTP, for programs that people answer with. A grant has to be signed by an
-approver of settings.yaml: an unsigned one is refused, whatever the rules want. docs/approvals.md has the requests.
+		Long: `Show open questions and accept answers over HTTP, for programs that people answer with. An
+approver of settings.yaml must sign each approval: an unsigned one is refused, regardless of the rules.
+docs/approvals.md describes the requests.
 
-Whoever asks shows the token of --token-file, which is made where there is none. It listens on this machine alone unless
-there is a certificate; then --host says by which names it is reached. A page of another origin gets nothing unless
---origin names it.`,
+Clients send the token of --token-file, which is created if it does not exist. Without a certificate the
+server listens only on this machine; with one, --host sets the names by which it is reached. Pages of other
+origins are refused unless --origin names them.`,
 		Example: "  bailey approvals serve --listen 127.0.0.1:7443 --token-file ~/.bailey-token",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.serveAnswers(cmd.Context(), d) },
@@ -394,7 +395,7 @@ func (l *httpFlags) addFlags(cmd *cobra.Command) {
 	f.StringVar(&l.cert, "cert", "", "a certificate, a PEM `file`")
 	f.StringVar(&l.key, "key", "", "its key, a PEM `file`")
 	f.StringArrayVar(&l.hosts, "host", nil, "a `name`, with its port, by which the server is reached")
-	f.StringArrayVar(&l.origins, "origin", nil, "an `origin` whose pages may ask, as https://console.example")
+	f.StringArrayVar(&l.origins, "origin", nil, "an `origin` whose pages may send requests, for example https://console.example")
 }
 
 // checkAddress returns an error if other machines could reach the address without TLS.

@@ -83,15 +83,15 @@ func (a *App) exportVerb() *cobra.Command {
 	var format, dir string
 	cmd := &cobra.Command{
 		Use: "export", Short: "Export receipts as JSON lines, JSON, CSV or OCSF", Args: cobra.NoArgs,
-		Long: `Write receipts to stdout, oldest first, as the ledger is at the start: calls that end later are open.
-The ledger's files are read twice and its chain is checked, without the index or the gateway.
-Each record has its place in the ledger: origin, number and hash of its entries, and the size,
-the number of entries of the ledger. Filters are those of receipts list.
+		Long: `Write receipts to stdout, oldest first, in the state of the ledger at the start: a call that ends
+later is open. The ledger's files are read twice and its chain is checked, without the index or the gateway.
+Each record has its place in the ledger: origin, number and hash of its entries, and the size, the number of
+entries of the ledger. Filters are those of receipts list.
 
   jsonl  one JSON object a line
   json   one JSON document
-  csv    RFC 4180, a line for each receipt; invisible characters are escaped, and text that a spreadsheet could take for
-         a formula gets a ' in front
+  csv    RFC 4180, a line for each receipt; invisible characters are escaped, and text that a spreadsheet
+         could read as a formula gets a ' in front
   ocsf   one event a line, class API Activity (6003) of OCSF ` + ocsfVersion + `
 
 Memory use is bounded. If the export is incomplete, the exit code is not 0.`,

@@ -22,9 +22,9 @@ func (a *App) hooksVerb() *cobra.Command {
 func (a *App) hooksList() *cobra.Command {
 	return QueryVerb(a, &cobra.Command{
 		Use: "list", Short: "List the hooks, their jails, and whether they are in use",
-		Long: `List the hooks of $BAILEY_HOME/hooks.json and those that were applied. Only applied hooks run; bailey hooks
-reload applies the file. The status is what a run would have now: FullyEnforced, PartiallyEnforced, PlatformUnsupported,
-Disabled ("sandbox": false), or the reason why it would not start.`,
+		Long: `List the hooks of $BAILEY_HOME/hooks.json and those that were applied. Only applied hooks run;
+bailey hooks reload applies the file. The status is what a run would have now: FullyEnforced,
+PartiallyEnforced, PlatformUnsupported, Disabled ("sandbox": false), or the reason why it would not start.`,
 	}, apitype.ListHooks, nil, printHooks)
 }
 
@@ -60,11 +60,11 @@ func printHooks(w io.Writer, l apitype.HookList) {
 func (a *App) hooksReload() *cobra.Command {
 	return a.OperatorVerb(&cobra.Command{
 		Use: "reload", Short: "Show what hooks.json changes, and apply it", Args: cobra.NoArgs,
-		Long: `Put $BAILEY_HOME/hooks.json to use, from the next event on. It shows what changes and asks. A file with a fault changes
-nothing; without a file there are no hooks. What was applied stays in use whatever becomes of the file; that it differs is a
-finding of status and doctor. What sessions were warned of, they will be warned of again.
+		Long: `Apply $BAILEY_HOME/hooks.json from the next event on. The command shows the changes and asks for
+confirmation. A faulty file changes nothing; without a file there are no hooks. The applied hooks stay in use
+if the file changes later; status and doctor report the difference. Each session gets its warnings again.
 
-Programs are not copied: who may write one decides what it says.`,
+Programs are not copied: anyone who can write a program controls the hook.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.reloadHooks(cmd.Context()) },
 	})
 }

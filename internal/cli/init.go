@@ -69,16 +69,16 @@ func (a *App) initVerb() *cobra.Command {
 	i := &initRun{App: a}
 	cmd := &cobra.Command{
 		Use: "init [DIR]", Short: "Make a directory a workspace, and connect an agent",
-		Long: `Make DIR, or the current directory, a workspace of this home: from then on calls name paths in the
-home's workspaces and nowhere else. Shows what it will write, and asks.
+		Long: `Make DIR, or the current directory, a workspace of this home: from then on, calls can use paths
+only in the workspaces of the home. The command shows its changes and asks for confirmation.
 
-With --claude-code it also connects Claude Code: the MCP server in the project's .mcp.json, and in its
-.claude/settings.local.json, which is nobody else's, the hook that asks Bailey before each use of a tool. --cursor,
---codex and --opencode write the MCP server into the file that each of these reads. With --scope user, which is
-Codex's own, it is the user's file, and then without a workspace unless DIR is given. --undo takes exactly that
-configuration away again; workspaces stay.
+With --claude-code it also connects Claude Code: it writes the MCP server into the project's .mcp.json, and
+the hook that asks Bailey before each use of a tool into the project's .claude/settings.local.json, which is
+not shared. --cursor, --codex and --opencode write the MCP server into the file that each of these clients
+reads. With --scope user (the only scope of Codex) init writes the user's file, and adds no workspace unless
+DIR is given. --undo removes exactly this configuration; workspaces stay.
 
-With --apply it puts a settings.yaml to use that was changed by hand.`,
+With --apply it applies a settings.yaml that was changed by hand.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return i.runInit(cmd.Context(), args) },
 	}
@@ -308,7 +308,7 @@ func (i *initRun) printReport() error {
 			fmt.Fprintf(i.Stdout, "  %s\n", terminal.CutLine(dir))
 		}
 		if words := apitype.RuleCounts(i.report.Redaction); words != "" {
-			fmt.Fprintf(i.Stdout, "redaction: %s; in force from the next session on\n", words)
+			fmt.Fprintf(i.Stdout, "redaction: %s; in use from the next session on\n", words)
 		}
 	}
 	for _, c := range i.clients {

@@ -16,7 +16,7 @@ import (
 
 func (a *App) notifyVerb() *cobra.Command {
 	return GroupVerb("notify", "Notify people of open questions",
-		"Manage how people are notified of a question that waits for an answer. Set the channels in settings.yaml, under notify;\ndocs/notify.md says how a receiver verifies the messages.",
+		"Manage how people are notified of a question that waits for an answer. Set the channels in\nsettings.yaml, under notify; docs/notify.md describes how a receiver verifies the messages.",
 		a.notifyTest(), a.notifyKey())
 }
 
@@ -26,8 +26,8 @@ const unaskedFlag = "with BAILEY_OPERATOR=1, if there is no terminal"
 func (a *App) notifyTest() *cobra.Command {
 	return a.YesFlag(&cobra.Command{
 		Use: "test", Short: "Send a test over every channel in use, and show the results", Args: cobra.NoArgs,
-		Long: `Send a test over every configured channel, once, and show the result. Exit code 1 if one of them failed, or none
-is configured.
+		Long: `Send a test over every configured channel, once, and show the result. Exit code 1 if one of them
+failed, or none is configured.
 
 This is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -58,8 +58,8 @@ func (a *App) notifyKey() *cobra.Command {
 	var fresh bool
 	cmd := &cobra.Command{
 		Use: "key", Short: "Create the key that signs webhook messages", Args: cobra.NoArgs,
-		Long: `Create the key that signs webhook messages if there is none, and print its file: the receiver needs the contents of
-that file. --new replaces the key at once, and the receiver must get the new one.
+		Long: `Create the key that signs webhook messages if there is none, and print its file: the receiver
+needs the contents of that file. --new replaces the key at once, and the receiver must get the new one.
 
 This is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

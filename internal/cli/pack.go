@@ -34,11 +34,11 @@ bundle is verified.`,
 func (a *App) packRepin() *cobra.Command {
 	return a.OperatorVerb(&cobra.Command{
 		Use: "repin CAPABILITY", Short: "Accept a tool that has changed",
-		Long: `Accept the programs of a capability as they are now.
+		Long: `Accept the current programs of a capability.
 
-A program that others than root can write is compared with what it was at its first call. Once it is another,
-each call that would run it asks for an approval, until this verb says that the change was meant. It shows the
-old and the new digest, and asks.`,
+If users other than root can write a program, it is compared with the program of its first call. If it has
+changed, each call that would run it asks for an approval until this command accepts the change. The command
+shows the old and the new digest, and asks for confirmation.`,
 		Example: "  bailey pack repin git.status",
 		Args:    OneArg("a capability, for example: bailey pack repin git.status"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.repinPrograms(cmd.Context(), args[0]) },
@@ -61,7 +61,7 @@ func (a *App) repinPrograms(ctx context.Context, id string) error {
 			if !seen.Changed {
 				return "nothing to do: its programs are unchanged"
 			}
-			return string(seen.Capability) + " runs it as it is now"
+			return string(seen.Capability) + " runs the current program"
 		})
 }
 
@@ -70,12 +70,13 @@ func (a *App) packInstall() *cobra.Command {
 	var dev string
 	cmd := &cobra.Command{
 		Use: "install BUNDLE | --dev DIR", Short: "Show what a pack may do, and install it",
-		Long: `Install a pack from BUNDLE, which a key has to have signed that bailey pack trust trusts. It shows what the pack may do that
-the installed version could not, and asks. The bundle is kept as it is and verified again each time it is loaded. A version
-older than any that was ever installed, or another of the same version, is refused without --downgrade.
+		Long: `Install a pack from BUNDLE, which must be signed by a key that bailey pack trust added. The
+command shows what the pack may do beyond the installed version, and asks for confirmation. The bundle is
+stored unchanged and verified each time it is loaded. A version older than the newest ever installed, or
+different contents of the same version, is refused without --downgrade.
 
-With --dev DIR it is a directory of your own, as its files are now: it is unsigned, each receipt of it says dev, and a
-file that changes counts once it is installed again.`,
+With --dev DIR, install a directory of your own as its files are now: it is unsigned, each of its receipts
+says dev, and changes of its files take effect when it is installed again.`,
 		Example: "  bailey pack install demo-1.0.0.baileypack\n  bailey pack install --dev ./demo",
 		Args: CheckArgs(func(_ *cobra.Command, args []string) bool {
 			return len(args) <= 1 && (len(args) == 1) != (dev != "")
@@ -113,7 +114,8 @@ func (a *App) installPack(ctx context.Context, r apitype.PackRequest) error {
 func (a *App) packUninstall() *cobra.Command {
 	return a.OperatorVerb(&cobra.Command{
 		Use: "uninstall NAME", Short: "Uninstall a pack",
-		Long:    `Take the pack NAME out and remove its bundle. Which version was the newest is remembered.`,
+		Long: `Uninstall the pack NAME and remove its bundle. Its newest version stays recorded, so that an older
+one is refused later.`,
 		Example: "  bailey pack uninstall demo",
 		Args:    OneArg("a pack's name, for example: bailey pack uninstall demo"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -167,8 +169,9 @@ func (a *App) packDiscover() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use: "discover [WORD...]", Short: "Search packs by purpose",
-		Long: `Find packs whose name, description or capabilities contain all the words: packs that ship with Bailey, installed
-packs, and with --dir the bundles in a directory, as bailey pack publish fills it. Nothing is downloaded.`,
+		Long: `Find packs whose name, description or capabilities contain all the words: packs that ship with
+Bailey, installed packs, and with --dir the bundles in a directory, as bailey pack publish fills it. Nothing
+is downloaded.`,
 		Example: "  bailey pack discover commit\n  bailey pack discover --dir /srv/packs",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.searchPacks(cmd.Context(), args, dir)

@@ -48,8 +48,8 @@ type packChecked struct {
 func (a *App) packValidate() *cobra.Command {
 	return &cobra.Command{
 		Use: "validate DIR|BUNDLE", Short: "Report all faults of a pack",
-		Long: `Read a pack's directory or a bundle as an installation would, and report its faults with file, line and column.
-The signature is not checked: use bailey pack verify. Exit code 2 if there is a fault.`,
+		Long: `Read a pack's directory or a bundle as an installation would, and report its faults with file,
+line and column. The signature is not checked: use bailey pack verify. Exit code 2 if there is a fault.`,
 		Example: "  bailey pack validate ./demo\n  bailey pack validate demo-1.0.0.baileypack --json",
 		Args:    OneArg("a pack's directory or bundle, for example: bailey pack validate ./demo"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -122,8 +122,8 @@ func (a *App) packBundle() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use: "bundle DIR", Short: "Bundle the directory of a pack into one file",
-		Long: `Make a bundle of all files below DIR: pack.yaml and the files beside it. It is not signed: use bailey pack sign.
-The same files always give the same bytes.`,
+		Long: `Make a bundle of all files below DIR: pack.yaml and the files beside it. It is not signed: use
+bailey pack sign. The same files always give the same bytes.`,
 		Example: "  bailey pack bundle ./demo --out demo-1.0.0.baileypack",
 		Args:    OneArg("a pack's directory, for example: bailey pack bundle ./demo"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -160,8 +160,8 @@ func (a *App) packSign() *cobra.Command {
 	var key, out string
 	cmd := &cobra.Command{
 		Use: "sign BUNDLE --key FILE", Short: "Sign a bundle",
-		Long: `Sign BUNDLE with the key in FILE, which bailey pack keygen created. The signed bundle replaces it, or is written to
-the file of --out. A bundle has one signature.`,
+		Long: `Sign BUNDLE with the key in FILE, which bailey pack keygen created. The signed bundle replaces it,
+or is written to the file of --out. A bundle has one signature.`,
 		Example: "  bailey pack sign demo-1.0.0.baileypack --key acme.key",
 		Args:    OneArg("a bundle, for example: bailey pack sign demo-1.0.0.baileypack --key acme.key"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -237,8 +237,8 @@ func (a *App) packVerify() *cobra.Command {
 	var key string
 	cmd := &cobra.Command{
 		Use: "verify BUNDLE", Short: "Verify the signature of a bundle",
-		Long: `Verify BUNDLE against the keys that this home trusts, or against the one in --key FILE. Exit code 0 means that one of
-these keys made the signature and that every file is unchanged.`,
+		Long: `Verify BUNDLE against the keys that this home trusts, or against the one in --key FILE. Exit code
+0 means that one of these keys made the signature and that every file is unchanged.`,
 		Example: "  bailey pack verify demo-1.0.0.baileypack\n  bailey pack verify demo-1.0.0.baileypack --key acme.pub",
 		Args:    OneArg("a bundle, for example: bailey pack verify demo-1.0.0.baileypack"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -288,9 +288,9 @@ func (a *App) keysFor(ctx context.Context, file string) ([]pack.Key, error) {
 func (a *App) packDiff() *cobra.Command {
 	return &cobra.Command{
 		Use: "diff OLD NEW", Short: "Show what a pack may do that another version may not",
-		Long: `Show what the pack NEW may do that OLD may not; each is a directory or a bundle. Reductions are not
-shown; changes that cannot be judged are. A milder class is shown too, since rules for the stricter one no longer
-match. Exit code 0: it may do nothing more; 1: it may do what is shown.`,
+		Long: `Show what the pack NEW may do that OLD may not; each is a directory or a bundle. Reductions are
+not shown; changes that cannot be judged are. A milder class is shown too, since rules for the stricter one no
+longer match. Exit code 0: NEW may do nothing more; 1: it may do what is shown.`,
 		Example: "  bailey pack diff demo-1.0.0.baileypack ./demo",
 		Args: CheckArgs(func(_ *cobra.Command, args []string) bool { return len(args) == 2 }, "diff needs two packs",
 			"use for example: bailey pack diff demo-1.0.0.baileypack ./demo"),
@@ -318,8 +318,8 @@ func (a *App) packKeygen() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use: "keygen NAME", Short: "Create a key that signs packs",
-		Long: `Create an Ed25519 key: NAME.key, the private key that signs, and NAME.pub, the public key for everyone who trusts your
-packs. Neither file is ever overwritten.`,
+		Long: `Create an Ed25519 key: NAME.key, the private key that signs, and NAME.pub, the public key for
+everyone who trusts your packs. Neither file is ever overwritten.`,
 		Example: "  bailey pack keygen acme\n  bailey pack keygen acme --out ~/keys",
 		Args:    OneArg("a name, for example: bailey pack keygen acme"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -358,8 +358,8 @@ func writeNewFile(name, content string, mode fs.FileMode) error {
 func (a *App) packTrust() *cobra.Command {
 	return a.OperatorVerb(&cobra.Command{
 		Use: "trust FILE", Short: "Trust the key of a pack's author",
-		Long: `Trust the key in FILE, as bailey pack keygen wrote it: packs that it signed may be installed. Compare what is shown
-with what its author says over another way than the file came.`,
+		Long: `Trust the key in FILE, as bailey pack keygen wrote it: packs that it signed may be installed.
+Compare the displayed key with the one that its author published through another channel.`,
 		Example: "  bailey pack trust acme.pub",
 		Args:    OneArg("a public key's file, for example: bailey pack trust acme.pub"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -389,8 +389,9 @@ func readKey(name string) (pack.Key, error) {
 func (a *App) packUntrust() *cobra.Command {
 	return a.OperatorVerb(&cobra.Command{
 		Use: "untrust NAME", Short: "Stop trusting the key of a pack's author",
-		Long: `Trust the key NAME no longer. What it signed stays installed and is not loaded, from the next call on. Where
-rules in force speak of that, they have to be replaced first; bailey kill stops everything at once.`,
+		Long: `Stop trusting the key NAME. Packs that it signed stay installed but are not loaded, from the next
+call on. If the policy in use refers to them, apply another policy first; bailey kill stops everything at
+once.`,
 		Example: "  bailey pack untrust acme",
 		Args:    OneArg("a key's name, for example: bailey pack untrust acme"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -437,8 +438,9 @@ func (a *App) packPublish() *cobra.Command {
 	var dir, key string
 	cmd := &cobra.Command{
 		Use: "publish BUNDLE --to DIR", Short: "Add a signed bundle to a directory that others install from",
-		Long: `Put a bundle, signed by a trusted key or by the one in --key FILE, into DIR, which any web server can serve, and enter it
-in DIR/index.json. A version that is there stays what it is: another bundle of the same version is refused.`,
+		Long: `Copy a bundle that is signed by a trusted key, or by the one in --key FILE, into DIR, and add it
+to DIR/index.json. Any web server can serve DIR. A published version does not change: a different bundle of
+the same version is refused.`,
 		Example: "  bailey pack publish demo-1.0.0.baileypack --to /srv/packs",
 		Args:    OneArg("a bundle, for example: bailey pack publish demo-1.0.0.baileypack --to /srv/packs"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -625,5 +627,5 @@ func scaffoldPack(name, kind string) ([]string, error) {
 			"%q is not a valid name of a pack", name)
 	}
 	return []string{string(text),
-		"# " + name + "\n\nWhat it is for, what it needs on the machine, and who keeps it.\n"}, nil
+		"# " + name + "\n\nDescribe its purpose, its requirements on the machine, and its maintainer.\n"}, nil
 }

@@ -26,8 +26,8 @@ func (a *App) policyVerb() *cobra.Command {
 	var inputs []string
 	explain := &cobra.Command{
 		Use: "explain CAPABILITY [-i key=value]... | RECEIPT", Short: "Explain the decision about a call",
-		Long: `Show how a call would be decided, by which rules, and what would change the decision. For a receipt: show what was decided,
-and how the current policy would decide the same call.`,
+		Long: `Show how a call would be decided, by which rules, and what would change the decision. For a
+receipt: show what was decided, and how the current policy would decide the same call.`,
 		Example: "  bailey policy explain git.log -i repo=.\n  bailey policy explain r-…",
 		Args:    OneArg("a capability or a receipt"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -54,13 +54,13 @@ func (a *App) policyApply() *cobra.Command {
 	var signature string
 	cmd := &cobra.Command{
 		Use: "apply [DIR]", Short: "Show what a policy changes, and apply it",
-		Long: `Put the policy in DIR to use, from the next call on; without DIR, that in $BAILEY_HOME/policy.
+		Long: `Apply the policy in DIR, or in $BAILEY_HOME/policy, from the next call on.
 
-It is the whole policy: what stands in no file of DIR does not count. It shows what changes, in meaning and in
-text, and asks. A policy with a fault, or a test that does not pass, changes nothing. What was applied stays in
-use whatever becomes of the files; that they differ from it is a finding of status and doctor.
+DIR is the complete policy: rules that are not in it do not apply. The command shows the changes in meaning
+and in text, and asks for confirmation. A faulty policy, or a failing test, changes nothing. The applied
+policy stays in use if the files change later; status and doctor report the difference.
 
-With --signature FILE the policy has to be signed, by a key that settings.yaml names under policySigners:
+With --signature FILE the policy must be signed, by a key that settings.yaml names under policySigners:
 
   bailey policy text DIR | ssh-keygen -Y sign -n policy@bailey -f KEY > FILE`,
 		Example: "  bailey policy apply\n  bailey policy apply ./rules\n  bailey policy apply --starter",
@@ -197,8 +197,8 @@ type policyCheckResult struct {
 func (a *App) policyCheck() *cobra.Command {
 	return &cobra.Command{
 		Use: "check [DIR]", Short: "Check a policy and run its tests",
-		Long: `Load the policy in DIR, or in $BAILEY_HOME/policy, as apply would, and run the tests beside its rules. Nothing takes
-effect, and no gateway is needed.`,
+		Long: `Load the policy in DIR, or in $BAILEY_HOME/policy, as apply would, and run the tests beside its
+rules. Nothing takes effect, and no gateway is needed.`,
 		Example: "  bailey policy check\n  bailey policy check ./rules",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -241,8 +241,8 @@ func (a *App) checkPolicy(args []string) (c policyCheckResult, err error) {
 func (a *App) policyInit() *cobra.Command {
 	return &cobra.Command{
 		Use: "init [DIR]", Short: "Write the policy in use to files that you can edit",
-		Long: `Write the policy in use into DIR, or into $BAILEY_HOME/policy, which must not contain one: the rules, their tests, and
-budgets as comments. Nothing changes until "bailey policy apply".`,
+		Long: `Write the policy in use into DIR, or into $BAILEY_HOME/policy, which must not contain one: the
+rules, their tests, and budgets as comments. Nothing changes until "bailey policy apply".`,
 		Example: "  bailey policy init\n  bailey policy check\n  bailey policy apply",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -307,8 +307,8 @@ func writePolicy(dir string, files []apitype.KeptFile) (names []string, err erro
 func (a *App) policyShow() *cobra.Command {
 	return QueryVerb(a, &cobra.Command{
 		Use: "show [DIGEST]", Short: "Print the policy in use, or an earlier one",
-		Long: `Print the files of the policy in use, or of one that was applied before: DIGEST is a prefix of the digest of its files,
-as apply printed it, or of its rules, as in receipts.`,
+		Long: `Print the files of the policy in use, or of one that was applied before: DIGEST is a prefix of the
+digest of its files, as apply printed it, or of its rules, as in receipts.`,
 		Args: cobra.MaximumNArgs(1),
 	}, apitype.ShowPolicy, func(args []string) (apitype.PolicyName, error) {
 		return apitype.PolicyName{Digest: strings.Join(args, "")}, nil
@@ -322,8 +322,8 @@ as apply printed it, or of its rules, as in receipts.`,
 func (a *App) policyTextVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "text [DIR]", Short: "Print the text of a policy that is signed",
-		Long: `Print the line that represents the policy in DIR, or in $BAILEY_HOME/policy: the digest of its files. A signature of it
-covers all of them.`,
+		Long: `Print the line that represents the policy in DIR, or in $BAILEY_HOME/policy: the digest of its
+files. A signature of it covers all of them.`,
 		Example: "  bailey policy text | ssh-keygen -Y sign -n policy@bailey -f ~/.ssh/id_ed25519 > policy.sig\n  bailey policy apply --signature policy.sig",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -39,13 +39,14 @@ func (a *App) policyImport() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use: "import FILE... [-o DIR]", Short: "Convert the permission lists of an agent client to rules",
-		Long: `Convert the permission lists of other programs to rules: the settings.json of Claude Code (permissions.allow, ask, deny), or a
-file with one Tool(pattern) a line, which allows unless "ask" or "deny" precedes it. Nothing takes effect: review
-the rules first.
+		Long: `Convert the permission lists of other programs to rules: the settings.json of Claude Code
+(permissions.allow, ask, deny), or a file with one Tool(pattern) a line, which allows unless "ask" or "deny"
+precedes it. Nothing takes effect: review the rules first.
 
 Bash(git status:*) becomes a rule for the capability that corresponds to that command. Allow stays allow for
-capabilities that only read; changes are permitted but ask. An entry for a part of a capability asks, one that denies a
-part denies the whole. Entries without a capability are named and left out: no rule is ever wider than the list.
+capabilities that only read; changes are permitted but ask. An entry for a part of a capability asks, one that
+denies a part denies the whole. Entries without a capability are named and left out: no rule is ever wider
+than the list.
 
 Without -o the rules go to stdout. With -o they go into a new file; an existing one is never overwritten.`,
 		Example: "  bailey policy import ~/.claude/settings.json .claude/settings.json -o policy",
@@ -152,12 +153,13 @@ func (a *App) policyReplay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "replay [DIR] [--since 7d]", Short: "Show which past decisions these rules would change",
 		Args: cobra.MaximumNArgs(1),
-		Long: `Decide past calls again by the rules in DIR, or in $BAILEY_HOME/policy, and list every decision that would change, with
-the rule responsible. Nothing takes effect. The ledger's files are read and checked; no gateway is needed.
+		Long: `Decide past calls again by the rules in DIR, or in $BAILEY_HOME/policy, and list every decision
+that would change, with the rule responsible. Nothing takes effect. The ledger's files are read and checked;
+no gateway is needed.
 
-A receipt does not contain everything. A call that cannot be decided again is counted with the reason: it is open, it
-ended or was refused before any rule was evaluated, its capability no longer exists, or a rule uses data that the receipt
-hides. Dry runs are decided like calls. The exit code does not depend on the result.`,
+A receipt does not contain everything. A call that cannot be decided again is counted with the reason: it is
+open, it ended or was refused before any rule was evaluated, its capability no longer exists, or a rule uses
+data that the receipt hides. Dry runs are decided like calls. The exit code does not depend on the result.`,
 		Example: "  bailey policy replay --since 7d --with ./policy",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if with != "" {
@@ -270,9 +272,9 @@ func (a *App) policySuggest() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "suggest [--since 7d] [-o DIR/FILE]", Short: "Suggest rules that fit past calls",
 		Args: cobra.NoArgs,
-		Long: `Write rules that would have allowed the calls that were allowed, asked for those that were asked for, and denied those that were
-denied, from past receipts. Nothing takes effect: review the rules first. A comment at each says how many
-calls it comes from, and what it does not restrict.
+		Long: `Write rules that would have allowed the calls that were allowed, asked for those that were asked
+for, and denied those that were denied, from past receipts. Nothing takes effect: review the rules first. A
+comment at each says how many calls it comes from, and what it does not restrict.
 
 A rule names the capability, the caller and the jail, the directories, and the arguments if there were few.
 Without -o the rules go to stdout. With -o they go into a new file; an existing one is never overwritten.`,

@@ -86,10 +86,11 @@ func (a *App) profileUse() *cobra.Command {
 	var none bool
 	cmd := &cobra.Command{
 		Use: "use NAME... | --none", Short: "Show what profiles change, and use them",
-		Long: `Put profiles to use, from the next call on, in place of those in use now.
+		Long: `Use profiles from the next call on, in place of those in use now.
 
-Several add up, in their order: lists are joined, and of a single value or a binding the later profile's holds. What
-is in use is what the files said now; that they say something else later is a finding of status and doctor.`,
+Several profiles are merged in the given order: lists are joined; for single values and bindings the later
+profile wins. The current contents of the files are used. If the files change later, status and doctor report
+the difference.`,
 		Example: "  bailey profile use development\n  bailey profile use base production\n  bailey profile use --none",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if none == (len(args) > 0) {

@@ -94,9 +94,10 @@ func (a *App) printReceipts(w io.Writer, l apitype.ReceiptList) {
 func (a *App) forgetVerb() *cobra.Command {
 	return a.OperatorVerb(&cobra.Command{
 		Use: "forget RECEIPT", Short: "Delete the stored arguments and output of a call",
-		Long: `Remove the long arguments and the output that are kept of a call, and the salts of their commitments. The
-receipt stays, with their lengths; that they were forgotten, and by whom, is an entry of the ledger, which
-verifies as before. Nobody can tell any more what they were, and nobody can bring them back.`,
+		Long: `Delete the stored long arguments and output of a call, and the salts of their commitments. The
+receipt stays, with their lengths; an entry of the ledger, which still verifies, records the deletion and the
+person who made it. Afterwards the texts cannot be recovered, and no text can be checked against the
+commitments.`,
 		Example: "  bailey receipts forget r-…",
 		Args:    OneArg("a receipt, for example: bailey receipts forget r-…"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -42,15 +42,16 @@ The map is only in the gateway's memory: for eight hours from its last use, whil
 and no newer ones need its space. --session continues a session, so that several files share their tokens.
 
 --restore replaces tokens in stdin by their texts, if they are spelt exactly. It leaves other tokens and those
-that are not of the session, and lists the first on stderr with their lines. It is an operator command: it asks on the terminal, even if stdin and stdout are redirected, or needs BAILEY_OPERATOR=1 and
---yes. The ledger records it (redact.restore) before any output.
+that are not of the session, and lists the first on stderr with their lines. It is an operator command: it
+asks on the terminal, even if stdin and stdout are redirected, or needs BAILEY_OPERATOR=1 and --yes. The
+ledger records it (redact.restore) before any output.
 
 --report prints what would be hidden, by category, without any text; nothing is stored.
 
 --jsonl reads lines of {"text":"…"} and answers each with {"text":"…","findings":[{"category":"…","start":0,
 "end":9}]}: byte offsets into the input text. Other members of a line are left out, because they were not
-redacted. If a line is malformed (a blank one too), or longer than 4 MiB, the command ends with its number and exit
-code 2; earlier lines have their answers and their session. A newline at the end does not start a line.
+redacted. If a line is malformed (a blank one too), or longer than 4 MiB, the command ends with its number and
+exit code 2; earlier lines have their answers and their session. A newline at the end does not start a line.
 
 With --json the messages are JSON: on stderr, since stdout is the text; with --report on stdout.
 
@@ -244,11 +245,11 @@ func (a *App) printRestored(r apitype.Redacted) error {
 	if r.Left == 0 {
 		return nil
 	}
-	stand := "they stand"
+	as := "they are"
 	if r.Left == 1 {
-		stand = "it stands"
+		as = "it is"
 	}
-	fmt.Fprintf(a.Stderr, "  %s left as %s\n", apitype.Counts(r.Left, "token"), stand)
+	fmt.Fprintf(a.Stderr, "  %s left as %s\n", apitype.Counts(r.Left, "token"), as)
 	for _, m := range r.Missed {
 		why := "is not an exact token; correct it, or ask the model to copy tokens exactly"
 		if m.Spelt {

@@ -73,7 +73,7 @@ func (a *App) reportVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "report SESSION", Short: "Summarise a session on one page: agents, calls, decisions, failures",
 		Args: OneArg("a session"),
-		Long: "Summarise a session on one page, from its receipts only: who asked, what was asked, which rule decided, in which jail\nit ran, what failed or was denied and why, and how to verify it.",
+		Long: "Summarise a session on one page, from its receipts only: the callers and their calls, the rules that decided,\nthe jails, failures and denials with their reasons, and how to verify it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := a.reportOf(cmd.Context(), bailey.SessionID(args[0]), dir)
 			if err != nil {

@@ -30,11 +30,11 @@ func (a *App) runVerb() *cobra.Command {
 Exit codes: 0 ok, 1 denied, 2 bad input or approval needed, 3 the tool failed, 77 not in the profiles in use,
 126 no such capability, 127 the gateway is not reachable, 128+n ended by signal n.
 
-On a terminal, escape sequences and other control characters in the tool's output are escaped; in a pipe, and with --raw, the output
-is unchanged.
+On a terminal, escape sequences and other control characters in the tool's output are escaped; in a pipe, and
+with --raw, the output is unchanged.
 
-If a call needs an approval, it ends with exit code 2 and the approval's ID. After the approval, repeat the same call;
-it runs once. With --wait it waits for the answer.`,
+If a call needs an approval, it ends with exit code 2 and the approval's ID. After the approval, repeat the
+same call; it runs once. With --wait it waits for the answer.`,
 		Example: "  bailey run git.log -i repo=. -i limit=5\n  bailey run system.echo -i message=hi --dry-run --json",
 		Args:    OneArg("a capability, for example: bailey run git.status -i repo=."),
 		PreRun:  a.Warn,
@@ -223,7 +223,7 @@ func (a *App) searchVerb() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "search WORD...", Short: "Search capabilities by purpose, best match first",
-		Long:    "Find capabilities by words of their ID, description and inputs: whole, as a prefix or misspelt. The best comes\nfirst. An empty result is not an error.",
+		Long:    "Find capabilities by words of their ID, description and inputs: whole, as a prefix or misspelt. The best match\ncomes first. An empty result is not an error.",
 		Example: "  bailey capabilities search commits\n  bailey capabilities search what changed --limit 3 --json",
 		Args: CheckArgs(func(_ *cobra.Command, args []string) bool {
 			return strings.TrimSpace(strings.Join(args, "")) != "" && limit >= 1
@@ -244,7 +244,7 @@ func (a *App) searchVerb() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 10, "maximum number of receipts")
+	cmd.Flags().IntVar(&limit, "limit", 10, "maximum number of capabilities")
 	return cmd
 }
 
@@ -258,9 +258,9 @@ func (a *App) toolsExport() *cobra.Command {
 		Use: "export", Short: "Print the tools in the format of a model's API", Args: cobra.NoArgs,
 		Long: `Print the tools that an agent would see now, as JSON in the tools format of a model's API.
 
-Formats: claude, openai and gemini have a definition for each capability; two-tool has one that searches and one that calls.
-A tool's capability is its name with the first _ replaced by a dot. To call it: bailey run CAPABILITY --json; to search:
-bailey capabilities search --json`,
+Formats: claude, openai and gemini have a definition for each capability; two-tool has one that searches and
+one that calls. A tool's capability is its name with the first _ replaced by a dot. To call it: bailey run
+CAPABILITY --json; to search: bailey capabilities search --json`,
 		Example: "  bailey tools export --format openai > tools.json",
 	}
 	cmd.Flags().StringVar(&format, "format", "claude", "claude, gemini, openai or two-tool")

@@ -29,17 +29,17 @@ func (a *App) serveVerb() *cobra.Command {
 		Use: "serve", Short: "Serve MCP to agents over standard input and output, or HTTP",
 		Long: `Serve MCP (Model Context Protocol) over stdin and stdout, one JSON-RPC message a line.
 
-Relative paths start in the directory it is started in, which is also the session's workspace if the home names none.
-All its calls belong to one session, even if the gateway restarts: that of $BAILEY_SESSION, or one of
-its own (see bailey session).
+Relative paths start in the directory it is started in, which is also the session's workspace if the home
+names none. All its calls belong to one session, even if the gateway restarts: that of $BAILEY_SESSION, or one
+of its own (see bailey session).
 
 For Claude Code:
 
   bailey init --claude-code
 
-With --http ADDRESS it serves MCP over HTTP at the path /mcp until it is ended. Clients send a token that bailey
-token add created. Without a certificate it listens only on this machine; with one, --host sets the names by which it
-is reached. Pages of other origins are refused unless --origin names them.`,
+With --http ADDRESS it serves MCP over HTTP at the path /mcp until it is ended. Clients send a token that
+bailey token add created. Without a certificate it listens only on this machine; with one, --host sets the
+names by which it is reached. Pages of other origins are refused unless --origin names them.`,
 		Example: "  bailey serve --http 127.0.0.1:7444",
 		Args:    cobra.NoArgs, PreRun: a.Warn,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -101,7 +101,7 @@ func (a *App) sayServed(url string) error {
 		return a.Print(map[string]any{"ok": true, "url": url})
 	}
 	_, err := fmt.Fprintf(a.Stderr, "bailey: MCP is served at %s to clients that send the header "+
-		"Authorization: Bearer TOKEN; bailey token add makes one\n", url)
+		"Authorization: Bearer TOKEN; run bailey token add to create a token\n", url)
 	return err
 }
 
@@ -112,8 +112,8 @@ func (a *App) sessionVerb() *cobra.Command {
 
   eval "$(bailey session)"
 
-The calls of a session share a workspace, redaction tokens and budgets, and a call that waits for an approval can be
-repeated in it, even after a restart of the gateway. Without it each bailey run has its own session.
+The calls of a session share a workspace, redaction tokens and budgets, and a call that waits for an approval
+can be repeated in it, even after a restart of the gateway. Without it each bailey run has its own session.
 
 The gateway stores only a hash of the bearer. A session ends after eight hours without use.`,
 	}, apitype.BeginSession, nil, func(w io.Writer, b apitype.OwnSession) {

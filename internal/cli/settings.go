@@ -109,7 +109,7 @@ func ruleLines(c redact.Config) string {
 		lines = append(lines, wrapLines("hides "+p.Category+": ", p.Regexp)...)
 	}
 	for _, a := range c.Allow {
-		lines = append(lines, wrapLines("lets pass "+cmp.Or(a.Category, anyCategory)+": ", a.Regexp)...)
+		lines = append(lines, wrapLines("shows "+cmp.Or(a.Category, anyCategory)+": ", a.Regexp)...)
 	}
 	for _, w := range c.Without {
 		lines = append(lines, "does not hide "+w)

@@ -45,7 +45,7 @@ func (a *App) shimChange(verb, short string, e localapi.Endpoint[apitype.ShimToo
 	change func(localapi.Home, string) error) *cobra.Command {
 	return a.YesFlag(&cobra.Command{
 		Use: verb + " TOOL...", Short: short, Args: someArgs("a tool, for example: bailey shim " + verb + " git"),
-		Long: short + ".\n\nThis is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event " + e.Name + " comes first.",
+		Long: short + ".\n\nThis is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger\nrecords " + e.Name + " first.",
 		RunE: func(cmd *cobra.Command, tools []string) error {
 			op, err := a.Operator("shim " + verb)
 			if err != nil {

@@ -19,15 +19,15 @@ func (a *App) shimCheckVerb() *cobra.Command {
 	var lines bool
 	cmd := &cobra.Command{
 		Use: "check [LINE]", Short: "Show the capability that a command line means",
-		Long: `Show the capability that a command line, for example "git log -5", means, with its side-effect class and its input. If
-the line means none, or more than one, the reason and the nearest capabilities are printed, and the exit code is 1. The
-built-in packs are searched. Nothing is run.
+		Long: `Show the capability that a command line, for example "git log -5", means, with its side-effect
+class and its input. If the line means none, or more than one, the reason and the nearest capabilities are
+printed, and the exit code is 1. The built-in packs are searched. Nothing is run.
 
 The line is LINE, as one argument, or standard input.
 
 --jsonl reads lines of {"line":"…"} and answers each with one line {"capability":…,"class":…,"input":…}, or
-{"capability":null,"reason":…,"nearest":[…]}. Other members are ignored. If a line is not of this form, or longer than 64
-KiB, the command ends with its number and exit code 2; earlier lines have their answers.`,
+{"capability":null,"reason":…,"nearest":[…]}. Other members are ignored. If a line is not of this form, or
+longer than 64 KiB, the command ends with its number and exit code 2; earlier lines have their answers.`,
 		Example: "  bailey shim check 'git log -5'\n  bailey shim check --jsonl < lines.jsonl",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -24,15 +24,17 @@ func (a *App) sourceCheckVerb() *cobra.Command {
 	var lines bool
 	cmd := &cobra.Command{
 		Use: "check [COMMAND]", Short: "Decide whether a command line only reads",
-		Long: `Decide whether a shell command line, for example "journalctl -u ssh | tail", only reads. An accepted line is printed as
-it must be sent to the host: each command has an absolute path, and each word is quoted. If the line is refused, the reason
-and the nearest accepted command are printed, and the exit code is 1. Nothing is run, and no host is contacted.
+		Long: `Decide whether a shell command line, for example "journalctl -u ssh | tail", only reads. An
+accepted line is printed as it must be sent to the host: each command has an absolute path, and each word is
+quoted. If the line is refused, the reason and the nearest accepted command are printed, and the exit code is
+1. Nothing is run, and no host is contacted.
 
 The line is COMMAND, as one argument, or standard input.
 
 --jsonl reads lines of {"cmd":"…"} and answers each with one line
-{"allow":…,"text":"…","reason":"…","hint":"…","commands":[…]}. Other members are ignored. If a line is not of this form, or
-longer than 64 KiB, the command ends with its number and exit code 2; earlier lines have their answers.`,
+{"allow":…,"text":"…","reason":"…","hint":"…","commands":[…]}. Other members are ignored. If a line is not of
+this form, or longer than 64 KiB, the command ends with its number and exit code 2; earlier lines have their
+answers.`,
 		Example: "  bailey source check 'ps aux | grep nginx'\n  bailey source check --jsonl < lines.jsonl",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

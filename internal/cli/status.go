@@ -33,9 +33,9 @@ func stoppedStatus(home localapi.Home, hint string) apitype.Status {
 func (a *App) statusVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show the gateway, its ledger, and which agents are confined", Args: cobra.NoArgs,
-		Long: `Show the gateway with its live calls and sessions, the ledger, the jail that calls get, and whether agents are
-confined, hooked, or able to bypass the gate. This is found out by trying. It only reads: it starts no
-gateway, and leaves nothing behind except records of a hook's answers.`,
+		Long: `Show the gateway with its live calls and sessions, the ledger, the jail that calls get, and
+whether agents are confined, hooked, or able to bypass the gate. The command tests this by trying. It starts
+no gateway, and leaves nothing behind except the records of a hook's answers.`,
 		PreRun: a.Warn,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := localapi.FindHome()
@@ -88,9 +88,9 @@ func AskStatus(ctx context.Context, home localapi.Home, patience time.Duration) 
 func (a *App) metricsVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "metrics", Short: "Print the running gateway's metrics for Prometheus",
-		Long: `Print the counters of the running gateway in Prometheus' text format: calls by status and class, durations of their stages, the
-ledger's size, open calls, sessions, suppressed calls, redactions by category. It starts no gateway and opens no
-port: run it from a timer, for the textfile collector of node_exporter.`,
+		Long: `Print the counters of the running gateway in Prometheus' text format: calls by status and class,
+durations of their stages, the ledger's size, open calls, sessions, suppressed calls, redactions by category.
+It starts no gateway and opens no port: run it from a timer, for the textfile collector of node_exporter.`,
 		Example: "  bailey metrics > metrics.new && mv metrics.new /var/lib/node_exporter/bailey.prom",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -126,8 +126,8 @@ func (a *App) Warn(*cobra.Command, []string) {
 func (a *App) budgetVerb() *cobra.Command {
 	return QueryVerb(a, &cobra.Command{
 		Use: "budget", Short: "Show how much of their budgets agents have used",
-		Long: `Show each budget of the policy, and how much of it was used since when. Budgets are defined in budgets.yaml in the policy's
-directory and take effect with "bailey policy apply".`,
+		Long: `Show each budget of the policy, its use, and the start of the period. Budgets are defined in
+budgets.yaml in the policy's directory and take effect with "bailey policy apply".`,
 	}, apitype.ListBudgets, nil, printBudgets)
 }
 
@@ -168,8 +168,8 @@ func ofBound[T comparable](used, bound T) string {
 func (a *App) killVerb() *cobra.Command {
 	return QueryVerb(a, &cobra.Command{
 		Use: "kill [REASON]", Short: "Stop all calls now",
-		Long: `End all running calls at once, and refuse every later one until an operator runs "bailey resume". This persists across
-restarts of the gateway. REASON is shown to agents and recorded in the receipts.`,
+		Long: `End all running calls at once, and refuse every later one until an operator runs "bailey resume".
+This persists across restarts of the gateway. REASON is shown to agents and recorded in the receipts.`,
 		Example: `  bailey kill "the agent deletes what it should not"`,
 	}, apitype.KillCalls, func(args []string) (apitype.KillRequest, error) {
 		reason := strings.Join(args, " ")
@@ -187,7 +187,7 @@ restarts of the gateway. REASON is shown to agents and recorded in the receipts.
 func (a *App) resumeVerb() *cobra.Command {
 	return a.OperatorVerb(&cobra.Command{
 		Use: "resume", Short: "Allow calls again after kill", Args: cobra.NoArgs,
-		Long: "Carry calls again. What was ended stays ended.",
+		Long: "Allow calls again. Ended calls stay ended.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			op, c, err := a.OperatorClient("resume")
 			if err != nil {

@@ -28,8 +28,9 @@ func (a *App) tuiVerb() *cobra.Command {
 		Long: `Show open questions, running calls, receipts, active grants, and the kill switch, in a
 terminal, operated by keys: ? lists them. A new question rings the bell.
 
-Anyone may look. To approve, revoke or resume needs an operator, as on the command line: a terminal,
-or BAILEY_OPERATOR=1 and --yes. With --key, ssh-keygen signs the answers and uses the terminal for a passphrase or a touch.
+Anyone may look. To approve, revoke or resume needs an operator, as on the command line: a terminal, or
+BAILEY_OPERATOR=1 and --yes. With --key, ssh-keygen signs the answers and uses the terminal for a passphrase
+or a touch.
 
 --plain works line by line, for screen readers and simple terminals: nothing is redrawn, and commands
 are words. The default answer of every dialog is No.`,

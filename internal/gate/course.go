@@ -258,7 +258,7 @@ func (c *callState) preHooks(ctx context.Context) (err error) {
 	case c.verdict.Input == nil:
 	case c.call.Own: // the agent executes the original input, whatever input the hooks judged
 		c.verdict.Effect = bailey.Deny
-		c.verdict.Rule = bailey.Rule{ID: "hook", Reason: "a hook changed the input, and who asks acts by itself"}
+		c.verdict.Rule = bailey.Rule{ID: "hook", Reason: "a hook changed the input, but the agent executes the original input itself"}
 	default:
 		c.input, c.changed = c.verdict.Input, true
 	}

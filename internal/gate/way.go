@@ -103,7 +103,7 @@ func (c *callState) refusedHint() string {
 		}
 		return ""
 	case 1:
-		return "it was refused this: " + c.refused[0]
+		return "one of its requests was refused: " + c.refused[0]
 	}
 	return fmt.Sprintf("%d of its requests were refused, the first: %s", len(c.refused), c.refused[0])
 }

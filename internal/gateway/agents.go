@@ -209,7 +209,7 @@ func (a *Agents) Rotate(ctx context.Context, g Grant,
 // Remove removes an agent and revokes all its tokens.
 func (a *Agents) Remove(ctx context.Context, name string, by localapi.Operator, person string) error {
 	if name == apitype.LocalAgent {
-		return bailey.Invalid.New(apitype.LocalAgent+" stands for every caller without a name and cannot be removed",
+		return bailey.Invalid.New(apitype.LocalAgent+" is every caller without a name and cannot be removed",
 			"revoke one of its tokens with bailey token revoke; or set agents: required in settings.yaml")
 	}
 	a.commands.Lock()

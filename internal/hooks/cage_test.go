@@ -202,7 +202,7 @@ func TestTime(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(state, "asked")); err != nil { // no SIGTERM before SIGKILL
 			return false
 		}
-		if o.Effect != hook.Blocked || !strings.Contains(o.Reason, "its time was up") {
+		if o.Effect != hook.Blocked || !strings.Contains(o.Reason, "it timed out") {
 			t.Errorf("%+v %+v", o, a)
 		}
 		if left := alive(t, word); len(left) > 0 {

@@ -164,7 +164,7 @@ func (d *Dispatcher) askHook(ctx context.Context, e hook.Event, p plannedHook) (
 		o.Reason = "hook " + a.Program + " " + rest
 	}
 	if hasBadExit(ran) && !p.Unsandboxed && len(p.Network) == 0 {
-		o.Hint = strings.TrimPrefix(o.Hint+"; if it wants a host: "+cureNetwork, "; ")
+		o.Hint = strings.TrimPrefix(o.Hint+"; if it needs a host: "+cureNetwork, "; ")
 	}
 	if o.Effect == hook.Failed {
 		a.Warning = append(a.Warning, Warning{"hook.failed", o.Reason, o.Hint})

@@ -255,7 +255,7 @@ func searchAndCallSpecs() []toolSpec {
 			"additionalProperties": false}
 	}
 	return []toolSpec{
-		{searchTool, "Find capabilities of Bailey by words for what is to be done. Best first, each with its inputs.",
+		{searchTool, "Find capabilities of Bailey by words that describe the task. Best match first, each with its inputs.",
 			object(map[string]any{"words": text("for example: what changed in a commit")}, "words")},
 		{callToolName, instructions, object(map[string]any{"capability": text("its id, for example git.log"),
 			"input": map[string]any{"type": "object", "description": "its inputs, by name"}}, "capability", "input")},

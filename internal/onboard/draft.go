@@ -199,7 +199,7 @@ func (c *capability) addOption(o Option, room int) (why string) {
 	if why != "" {
 		c.left = append(c.left, Left{strings.Join(o.Names, "|"), why})
 		if o.Required {
-			return "it wants " + name + ", which " + why
+			return "it requires " + name + ", which " + why
 		}
 		return ""
 	}

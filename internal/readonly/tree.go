@@ -63,7 +63,7 @@ func (k *checker) checkNode(s *syntax.Stmt, in input) *refusal {
 	case *syntax.Block:
 		return k.checkGroup("{ ", n.Stmts, "; }", in)
 	case nil:
-		return newRefusal("Put a command before the redirection.", "a redirection stands without a command")
+		return newRefusal("Put a command before the redirection.", "a redirection has no command")
 	}
 	return unknownNode(s.Cmd)
 }
@@ -89,7 +89,7 @@ func (k *checker) checkBinary(n *syntax.BinaryCmd, in input) *refusal {
 		k.out.WriteString(" || ")
 	case syntax.Pipe:
 		if n.Y.Negated {
-			return newRefusal("Put the ! before the whole pipeline.", "a ! stands inside a pipeline")
+			return newRefusal("Put the ! before the whole pipeline.", "a ! is inside a pipeline")
 		}
 		k.out.WriteString(" | ")
 		if next = inputPiped; emptyEcho(n.X) {

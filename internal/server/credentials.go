@@ -169,7 +169,7 @@ const keyChange = "bailey.audit/key/v1\n"
 
 func (l retiringKey) Sign(rand io.Reader, text []byte, opts crypto.SignerOpts) ([]byte, error) {
 	if !strings.HasPrefix(string(text), keyChange) {
-		return nil, bailey.Conflict.New("settings.yaml wants the log's key at the broker, but it is a file of the home",
+		return nil, bailey.Conflict.New("settings.yaml sets checkpointKey, but the log's key is a file of the home",
 			"run bailey audit key --rotate, which replaces it by a key of the broker and removes the file; or remove checkpointKey from settings.yaml and run bailey init --apply")
 	}
 	return l.Signer.Sign(rand, text, opts)

@@ -126,7 +126,7 @@ func (b *packStore) describeChanges(p *apitype.PackProposal, now *pack.Pack, key
 		var err error
 		p.Was = &was
 		if old, err = packstore.Load(b.home, was, keys); err != nil {
-			p.Loud = append(p.Loud, "the installed version cannot be read, so all of this counts as new: "+err.Error())
+			p.Loud = append(p.Loud, "the installed version cannot be read, so all of this is treated as new: "+err.Error())
 		}
 		if was.Key != p.Key && !p.Dev {
 			p.Loud = append(p.Loud, "ANOTHER KEY: "+p.Key+" signed it, but the installed version "+signedBy(was))

@@ -36,7 +36,7 @@ func TestNetworkSettingsAreReadStrictly(t *testing.T) {
 		"a star inside":         {"network:\n  endpoints:\n    - to: \"a.*.example:443\"\n", "a character that host names cannot have"},
 		"numbers":               {"network:\n  endpoints:\n    - to: 2130706433:443\n", "in a non-standard spelling"},
 		"short address":         {"network:\n  endpoints:\n    - to: \"127.1:443\"\n", "in a non-standard spelling"},
-		"mapped":                {"network:\n  endpoints:\n    - to: \"[::ffff:10.0.0.1]:443\"\n      private: true\n", "another spelling"},
+		"mapped":                {"network:\n  endpoints:\n    - to: \"[::ffff:10.0.0.1]:443\"\n      private: true\n", "canonical form: write 10.0.0.1"},
 		"no brackets":           {"network:\n  endpoints:\n    - to: \"fd12::1:22\"\n", "brackets"},
 		"private, unsaid":       {"network:\n  endpoints:\n    - to: 10.0.0.1:443\n", ":3:9: egress 10.0.0.1:443 is private"},
 		"metadata":              {"network:\n  endpoints:\n    - to: 169.254.169.254:80\n      private: true\n", "cloud metadata service"},

@@ -33,7 +33,7 @@ func (w *socketProxy) serveConn(ctx context.Context, c net.Conn) {
 	defer func() { // a panic on one connection must not end the gateway
 		if fault := recover(); fault != nil {
 			w.tally.addEvent(bailey.EgressEvent{Kind: bailey.EgressFailed, Target: w.api.String(),
-				Reason: "the way to " + w.api.Socket + " met a fault of its own"})
+				Reason: "the proxy of " + w.api.Socket + " failed"})
 		}
 	}()
 	c.SetReadDeadline(time.Now().Add(w.limits.Head))
@@ -62,15 +62,15 @@ func (w *socketProxy) serveConn(ctx context.Context, c net.Conn) {
 func (x *exchange) forwardOrRefuse(ctx context.Context, r request, odd error) error {
 	switch {
 	case !isAllowed(x.routes, r):
-		x.refuseRequest(http.StatusForbidden, fmt.Sprintf("%s may not be asked for %s", x.api.Socket, x.asked),
+		x.refuseRequest(http.StatusForbidden, fmt.Sprintf("requests to %s for %s are not allowed", x.api.Socket, x.asked),
 			"allowed: "+strings.Join(x.api.Allow, ", "))
 	case x.more:
-		return requestFault("there is more after it")
+		return requestFault("more data follows it")
 	case odd != nil:
 		return odd
 	case !x.tally.countRequest(x.limits.Total):
 		x.refuseRequest(http.StatusServiceUnavailable,
-			fmt.Sprintf("%s was asked %d times, the maximum for a call", x.api.Socket, x.limits.Total), "request less")
+			fmt.Sprintf("%s received %d requests, the maximum for a call", x.api.Socket, x.limits.Total), "request less")
 	default:
 		x.forwardRequest(ctx, r)
 	}

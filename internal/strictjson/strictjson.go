@@ -40,7 +40,7 @@ func Check(data []byte, depth int) error {
 		case err != nil:
 			return fmt.Errorf("%w: %w", ErrSyntax, err)
 		case values == 2:
-			return fmt.Errorf("%w: something follows the value", ErrSyntax)
+			return fmt.Errorf("%w: more data follows the value", ErrSyntax)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func Decode(data []byte, into any) error {
 		return err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return errors.New("something follows the value")
+		return errors.New("more data follows the value")
 	}
 	return nil
 }

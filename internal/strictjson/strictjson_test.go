@@ -13,7 +13,7 @@ func nested(n int) string { return strings.Repeat(`{"a":[`, n) + strings.Repeat(
 func TestCheck(t *testing.T) {
 	for text, want := range map[string]string{
 		`{}`: "", ` [1, {"a": null, "b": {"a": -1e400}}] `: "", `"\ud800"`: "", `{"a":"a","A":"a"}`: "", nested(4): "",
-		"": "it is not JSON", "{": "it is not JSON", "{}{}": "it is not JSON: something follows", "{} 1": "it is not JSON",
+		"": "it is not JSON", "{": "it is not JSON", "{}{}": "it is not JSON: more data follows", "{} 1": "it is not JSON",
 		`{"a":1,}`: "it is not JSON", "// a\n{}": "it is not JSON", "[01]": "it is not JSON", "\ufeff{}": "it is not JSON", "\"\xff\"": "it is not JSON: it is not UTF-8",
 		"\"a\nb\"":                   "it is not JSON",
 		`{"a":1,"a":2}`:              `the key "a" is twice in one object`,

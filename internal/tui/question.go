@@ -159,7 +159,7 @@ const mostReason = 400
 // digest.
 func (s *questionScreen) grantDialog(m *Model) *dialog {
 	want := bailey.Combine(s.q.Rules)
-	how := "Your answer is not signed: it counts as local."
+	how := "Your answer is not signed: its level is local."
 	switch {
 	case m.c.Sign != nil:
 		how = "You sign with " + m.c.Key + ": ssh-keygen asks for what it needs."
@@ -167,7 +167,7 @@ func (s *questionScreen) grantDialog(m *Model) *dialog {
 		how = "Your answer is not signed, which is not sufficient: sign with bailey tui --key FILE."
 	}
 	d := &dialog{title: "Grant " + string(s.q.Call) + " to " + s.q.Agent + "?",
-		details: []string{how, "It wants " + requirementText(want) + "."}}
+		details: []string{how, "It requires " + requirementText(want) + "."}}
 	if unseen := s.unseenLineCount(); unseen > 0 {
 		d.details = append([]string{fmt.Sprintf("You have not seen all of it: %d more lines follow.", unseen)},
 			d.details...)

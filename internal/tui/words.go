@@ -40,7 +40,7 @@ func (q Question) decisionFields(now time.Time) []field {
 		{label: "impact", text: q.Impact, tone: tonedImpact(q.Impact)},
 	}
 	out = append(out, ruleFields(q.Rules)...)
-	out = append(out, field{label: "wants", text: requirementText(bailey.Combine(q.Rules)), ours: true})
+	out = append(out, field{label: "requires", text: requirementText(bailey.Combine(q.Rules)), ours: true})
 	for _, a := range q.Answers {
 		out = append(out, field{label: "answered", text: fmt.Sprintf("%s has approved it (%s)", a.Name, a.Level), fleeting: true})
 	}

@@ -81,7 +81,7 @@ func (f *File) lockState(ctx context.Context) (release func(), err error) {
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(end) {
 			return nil, bailey.Unavailable.Wrap(err, "cannot lock the record of the witness",
-				"look at "+terminal.Shown(f.name+".lock")+", and for another such witness; then ask again")
+				"check "+terminal.Shown(f.name+".lock")+", and whether another process of this witness runs; then ask again")
 		}
 	}
 	was := f.seen

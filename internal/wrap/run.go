@@ -151,7 +151,7 @@ func projectDirName(project string) string {
 
 func runRecordError(s State, err error) error {
 	return bailey.Unavailable.Wrap(err, "cannot record the run, so it was not started",
-		"see that "+string(s)+" can be written")
+		"make sure that "+string(s)+" can be written")
 }
 
 func (s State) joinPath(names ...string) string {

@@ -28,7 +28,7 @@ const usage = `bailey-broker lends credentials to gateways, each to one call, by
 
   bailey-broker serve   [--dir DIR] [--socket PATH]   serve until SIGTERM
   bailey-broker apply   [--dir DIR] [--yes]           show how broker.yaml differs from what is in use, and use it
-  bailey-broker status  [--dir DIR] [--json]          what the broker of DIR is and lends
+  bailey-broker status  [--dir DIR] [--json]          show the broker of DIR and its open loans
   bailey-broker --version
 
 DIR is $BAILEY_BROKER_DIR, or bailey-broker below the user's state directory (XDG_STATE_HOME, ~/.local/state). It has

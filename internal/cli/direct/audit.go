@@ -42,21 +42,23 @@ func (a *commands) auditVerifyVerb() *cobra.Command {
 outcome names is present and matches its digest. A plan is redacted if its text would contain a
 secret: its digest cannot be recomputed.
 
-It reads $BAILEY_HOME/ledger and the checkpoint beside it, or the directory DIR: a copy, regardless of who may write
-it. If a gateway would reject its own ledger for mode, owner or links, a note says so; the result does not change.
+It reads $BAILEY_HOME/ledger and the checkpoint beside it, or the directory DIR: a copy, regardless of who may
+write it. If a gateway would reject its own ledger for mode, owner or links, a note says so; the result does
+not change.
 
---against compares the ledger with a checkpoint that was kept elsewhere; - is stdin. --key names the log's key, as
-you got it from a source other than the ledger: verification fails if the ledger has another name or announces other keys.
-Without --key, checkpoints are verified with the keys that the ledger itself announces (for the home, also those
-beside it), and "not proved" says that no other source confirmed them. --witness and --quorum set whose
-cosignatures each checkpoint of --against needs. --receipt verifies a portable receipt and reads no ledger.
+--against compares the ledger with a checkpoint that was kept elsewhere; - is stdin. --key names the log's
+key, as you got it from a source other than the ledger: verification fails if the ledger has another name or
+announces other keys. Without --key, checkpoints are verified with the keys that the ledger itself announces
+(for the home, also those beside it), and "not proved" says that no other source confirmed them. --witness and
+--quorum set whose cosignatures each checkpoint of --against needs. --receipt verifies a portable receipt and
+reads no ledger.
 
 It takes no lock and may run while a gateway writes: if the last line is incomplete, it is read again, and
 counts as torn only if it is unchanged a fifth of a second later.
 
 Exit code 1, with the entry and the reason, if verification fails; 2 if there is nothing to verify. Without a
-witness the log proves order, not honesty: anyone who can write the file and has the log's key can write another one
-that verifies. Calls that did not pass the gate are not in it.`,
+witness the log proves order, not honesty: anyone who can write the file and has the log's key can write
+another one that verifies. Calls that did not pass the gate are not in it.`,
 		Example: "  bailey audit verify --against morning --key bailey/castle/…+a46ec510+AYqI…",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -262,9 +264,10 @@ func (a *commands) auditCheckpointVerb() *cobra.Command {
 	var since int64
 	cmd := &cobra.Command{
 		Use: "checkpoint", Short: "Sign a checkpoint of the ledger and print it",
-		Long: `Sign the current state of the ledger and print the checkpoint: a note of about two hundred bytes (c2sp.org/tlog-checkpoint). Keep it
-where the gateway's machine cannot write. Later, bailey audit verify --against FILE shows whether the ledger was cut, restored or
-rewritten. The checkpoint becomes the newest of the home, and the log never signs a smaller one.
+		Long: `Sign the current state of the ledger and print the checkpoint: a note of about two hundred bytes
+(c2sp.org/tlog-checkpoint). Keep it where the gateway's machine cannot write. Later, bailey audit verify
+--against FILE shows whether the ledger was cut, restored or rewritten. The checkpoint becomes the newest of
+the home, and the log never signs a smaller one.
 
 --witness asks a witness to cosign it, and --witness-key names the witness's key: an unverified cosignature
 is not kept. --since N prints the request for a witness that saw N entries, for bailey audit witness.`,
@@ -326,12 +329,13 @@ func (a *commands) auditKeyVerb() *cobra.Command {
 	var rotate bool
 	cmd := &cobra.Command{
 		Use: "key", Short: "Show the public key of the log, for auditors",
-		Long: `Show the public key with which the log signs its checkpoints. It is created at first use and announced in the ledger. Give it
-to auditors by a way other than the ledger.
+		Long: `Show the public key with which the log signs its checkpoints. It is created at first use and
+announced in the ledger. Give it to auditors by a way other than the ledger.
 
-With --rotate, the log signs with a new key from now on. The ledger records the change, signed by the previous key,
-whose private half is removed; trust in the first key extends to its successors. If settings.yaml sets checkpointKey, a key of the home
-is replaced by one of the broker's, which cannot be rotated. This is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+With --rotate, the log signs with a new key from now on. The ledger records the change, signed by the previous
+key, whose private half is removed; trust in the first key extends to its successors. If settings.yaml sets
+checkpointKey, a key of the home is replaced by one of the broker's, which cannot be rotated. This is an
+operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var k apitype.KeyReply
@@ -355,11 +359,12 @@ is replaced by one of the broker's, which cannot be rotated. This is an operator
 func (a *commands) auditProveVerb() *cobra.Command {
 	return cli.QueryVerb(a.App, &cobra.Command{
 		Use: "prove RECEIPT", Short: "Print a receipt that can be verified without the ledger",
-		Long: `Print a portable receipt: the receipt's entries, each with the proof that it is in the ledger, and a signed checkpoint. With
-the log's key alone anyone can verify it: bailey audit verify --receipt FILE --key KEY.
+		Long: `Print a portable receipt: the receipt's entries, each with the proof that it is in the ledger, and
+a signed checkpoint. With the log's key alone anyone can verify it: bailey audit verify --receipt FILE --key
+KEY.
 
-It uses the newest stored checkpoint that covers the receipt, preferring one with cosignatures. If there is none,
-it signs one, as bailey audit checkpoint does: the newest one with cosignatures is kept beside it.`,
+It uses the newest stored checkpoint that covers the receipt, preferring one with cosignatures. If there is
+none, it signs one, as bailey audit checkpoint does: the newest one with cosignatures is kept beside it.`,
 		Example: "  bailey audit prove r-… > receipt",
 		Args:    cli.OneArg("a receipt, as in bailey receipts list"),
 	}, apitype.ProveReceipt, cli.OneID, func(w io.Writer, r apitype.ProofReply) { fmt.Fprint(w, r.Receipt) })

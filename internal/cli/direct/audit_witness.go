@@ -37,14 +37,16 @@ func (a *commands) auditWitnessVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "witness --name NAME --key-file FILE --seen FILE --key KEY [REQUEST]",
 		Short: "Cosign checkpoints of logs on other machines",
-		Long: `Run a witness (c2sp.org/tlog-witness): it cosigns a log's checkpoint if it extends the last one seen of that log, and
-refuses one that has fewer or other entries. Run it on a machine that the writers of the log cannot access.
+		Long: `Run a witness (c2sp.org/tlog-witness): it cosigns a log's checkpoint if it extends the last one
+seen of that log, and refuses one that has fewer or other entries. Run it on a machine that the writers of the
+log cannot access.
 
-REQUEST is the output of bailey audit checkpoint --since N; the checkpoint is printed with the cosignature. With --listen it
-answers POST /add-checkpoint instead, on a loopback address, or with a certificate on any. The file --seen records each
-checkpoint before the cosignature is given: if the file is lost, the witness needs a new key. The key is created when it
-first cosigns or listens, in a directory of its own of mode 0700 (mkdir -m 700); --show creates nothing. After a log changed its key, give
-both keys, --key twice. It needs no gateway and no home.`,
+REQUEST is the output of bailey audit checkpoint --since N; the checkpoint is printed with the cosignature.
+With --listen it answers POST /add-checkpoint instead, on a loopback address, or with a certificate on any.
+The file --seen records each checkpoint before the cosignature is given: if the file is lost, the witness
+needs a new key. The key is created when it first cosigns or listens, in a directory of its own of mode 0700
+(mkdir -m 700); --show creates nothing. After a log changed its key, give both keys, --key twice. It needs no
+gateway and no home.`,
 		Example: "  bailey audit witness --name witness.example/w --key-file w/key --seen w/seen --key KEY --listen 127.0.0.1:7070",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

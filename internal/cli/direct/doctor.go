@@ -38,10 +38,11 @@ type doctorReport struct {
 
 func (a *commands) doctorVerb() *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Test everything that calls need, and say how to fix what is missing",
+		Use: "doctor", Short: "Test everything that calls need, and print fixes",
 		Args: cobra.NoArgs,
-		Long: `Test everything that calls need by using it: the home, the gateway, the ledger's disk, each layer of the jail, the
-tools, and the client's configuration. It starts no gateway, and removes its test files. Exit code 1 if something that calls need is missing; warnings do not count.`,
+		Long: `Test everything that calls need by using it: the home, the gateway, the ledger's disk, each layer
+of the jail, the tools, and the client's configuration. It starts no gateway, and removes its test files. The
+exit code is 1 if something that calls need is missing; warnings do not change it.`,
 		PreRun: a.Warn,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := localapi.FindHome()
@@ -216,7 +217,7 @@ func examineHome(home localapi.Home) apitype.Finding {
 		return missingFinding(name, dir+" is not a directory", "move it away, or set BAILEY_HOME")
 	}
 	if err := home.Owned(); err != nil {
-		return errorFinding(name, apitype.Missing, "asked whose "+dir+" is", err)
+		return errorFinding(name, apitype.Missing, "examined the owner of "+dir, err)
 	}
 	if err := checkWritable(dir); err != nil {
 		return missingFinding(name, fmt.Sprintf("%s cannot be written: %v", dir, err),
@@ -347,7 +348,7 @@ func examinePolicy(home localapi.Home, s apitype.Status) []apitype.Finding {
 	const name, tried = "policy", "compared the applied policy with its files"
 	if !s.Running {
 		if !ledger.Begun(home.Ledger()) {
-			return []apitype.Finding{goodFinding(name, "none was applied: the built-in policy is in force")}
+			return []apitype.Finding{goodFinding(name, "none was applied: the built-in policy is in use")}
 		}
 		if err := server.StandIn(home, &s); err != nil {
 			return []apitype.Finding{errorFinding(name, apitype.Missing, "loaded the applied policy", err)}
@@ -365,7 +366,7 @@ func examinePolicy(home localapi.Home, s apitype.Status) []apitype.Finding {
 		found = append(found, warningFinding(name, tried+": "+s.Drift,
 			"run bailey policy apply to see the difference and apply it, or restore the files"))
 	case s.Applied == nil || s.Applied.Dir == "":
-		found = append(found, goodFinding(name, "none was applied: the built-in policy is in force"))
+		found = append(found, goodFinding(name, "none was applied: the built-in policy is in use"))
 	default:
 		found = append(found, goodFinding(name,
 			fmt.Sprintf("%s: %s of %s", tried, apitype.Counts(s.Applied.Rules, "rule"), s.Applied.Dir)))

@@ -31,11 +31,12 @@ import (
 func (a *commands) hooksRun() *cobra.Command {
 	return a.YesFlag(&cobra.Command{
 		Use: "run EVENT", Short: "Run the applied hooks on the frame on standard input, and print the result",
-		Long: `Read the frame of an event from stdin, run the applied hooks on it, and print the resulting frame. If a hook blocks it, the exit
-code is 2 and the reason is on stderr; otherwise it is 0. With --json each hook's result is printed beside the frame.
+		Long: `Read the frame of an event from stdin, run the applied hooks on it, and print the resulting frame.
+If a hook blocks it, the exit code is 2 and the reason is on stderr; otherwise it is 0. With --json each
+hook's result is printed beside the frame.
 
-This is an operator command: it asks on the terminal even if stdin and stdout are redirected, or needs BAILEY_OPERATOR=1 and --yes.
-The ledger records it (hooks.run), with the event and the result.`,
+This is an operator command: it asks on the terminal even if stdin and stdout are redirected, or needs
+BAILEY_OPERATOR=1 and --yes. The ledger records it (hooks.run), with the event and the result.`,
 		Example: `  echo '{"hook_event_name":"UserPromptSubmit","session_id":"s-1","cwd":"/","prompt":"hi"}' | bailey hooks run UserPromptSubmit`,
 		Args:    cli.OneArg("an event: " + eventNames()),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.runChain(cmd.Context(), args[0]) },
@@ -93,15 +94,15 @@ func (a *commands) hooksExec() *cobra.Command {
 	var x hookExecFlags
 	cmd := &cobra.Command{
 		Use: "exec [flags] -- COMMAND [ARG]...", Short: "Run the hook of another agent in the jail of a hook",
-		Long: `Run a hook written for another agent, such as Claude Code, in the jail of a hook: stdin, stdout, stderr and the exit code are
-passed through. It sees its own folder, the system's programs and libraries, and the paths of --read and --write; it
-gets the variables of --env, and reaches the hosts of --network.
+		Long: `Run a hook written for another agent, such as Claude Code, in the jail of a hook: stdin, stdout,
+stderr and the exit code are passed through. It sees its own folder, the system's programs and libraries, and
+the paths of --read and --write; it gets the variables of --env, and reaches the hosts of --network.
 
 If it cannot be jailed or times out, the exit code is 2, which blocks in agents that let a hook
 block; with --pass it is 1.
 
-This is an operator command: without a terminal it needs BAILEY_OPERATOR=1 and --yes. The ledger's event hooks.exec
-is written first.`,
+This is an operator command: without a terminal it needs BAILEY_OPERATOR=1 and --yes. The ledger records
+hooks.exec first.`,
 		Example: `  BAILEY_OPERATOR=1 bailey hooks exec --yes --env CLAUDE_PROJECT_DIR -- ~/.claude/hooks/check.sh`,
 		Args: cli.CheckArgs(func(cmd *cobra.Command, args []string) bool {
 			return startsWithDash(cmd, args) && args[0] != ""
@@ -256,13 +257,14 @@ func (a *commands) hooksTest() *cobra.Command {
 	var t hookTestFlags
 	cmd := &cobra.Command{
 		Use: "test [EVENT|NUMBER]...", Short: "Run the hooks of a file, and show the request, the answer and the result of each",
-		Long: `Run each hook of hooks.json, or the hooks of given events or numbers, with a frame of its event, in its jail.
-The file need not be applied, and is not applied. The output shows the frame, the hook's stdout and stderr, its exit
-code, time and status, and the resulting decision. Exit code 1 if one of them failed.
+		Long: `Run each hook of hooks.json, or the hooks of given events or numbers, with a frame of its event,
+in its jail. The file need not be applied, and is not applied. The output shows the frame, the hook's stdout
+and stderr, its exit code, time and status, and the resulting decision. Exit code 1 if one of them failed.
 
 Without --frame, a sample frame is used: of a call of git.status, or of a tool that the matcher matches.
 
-This is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event hooks.test comes first.`,
+This is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger
+records hooks.test first.`,
 		Example: "  bailey hooks test\n  bailey hooks test PreToolUse --frame push.json\n  bailey hooks test --file ./hooks.json 2",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {

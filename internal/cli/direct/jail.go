@@ -44,20 +44,23 @@ func (a *commands) jailRunVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARG]...",
 		Short: "Run a program in a jail",
-		Long: `Run a program in the jail that calls get, without a capability. It sees its own files and libraries,
-the paths of --ro and --rw, and nothing else; the current directory only if it is named: then it
-starts there. It may execute itself and the programs of --exec. The interpreter of a script finds its own library only
-if --ro shows it (for example --ro /usr/lib/python3.11). Its environment is the jail's own plus --env.
+		Long: `Run a program in the jail that calls get, without a capability. It sees its own files and
+libraries, the paths of --ro and --rw, and nothing else; the current directory only if it is named: then it
+starts there. It may execute itself and the programs of --exec. The interpreter of a script finds its own
+library only if --ro shows it (for example --ro /usr/lib/python3.11). Its environment is the jail's own plus
+--env.
 
 It uses your stdin, stdout and stderr, without a limit. On a terminal it gets a terminal of its own, so that
 
   bailey jail run --exec ls --exec id --ro . -- bash
 
-is a shell that shows what an agent's tool sees (--proc adds a /proc, which ps and mount need); there its time is not limited either. Elsewhere Ctrl-C ends it with
-SIGTERM, and with SIGKILL after a second. The exit code is the program's own, 128+n after signal n. With
---json, a line about the jail and the result follows on stderr.
+is a shell that shows what an agent's tool sees (--proc adds a /proc, which ps and mount need); there its time
+is not limited either. Elsewhere Ctrl-C ends it with SIGTERM, and with SIGKILL after a second. The exit code
+is the program's own, 128+n after signal n. With --json, a line about the jail and the result follows on
+stderr.
 
-This is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event jail.run comes first.`,
+This is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger
+records jail.run first.`,
 		Example: "  bailey jail run --ro . -- git status\n  bailey jail run --rw out --mem 1G --timeout 5m -- git -C $PWD/out gc",
 		Args: cli.CheckArgs(startsWithDash, "jail run needs -- and then a command",
 			"use: bailey jail run --ro . -- git status"),
@@ -403,8 +406,9 @@ func (a *commands) jailExplainVerb() *cobra.Command {
 grouped by layer. The digest is the one in the receipt of the same call. It only reads:
 nothing is decided or run, and there is no receipt.
 
-If a plan is used again, it gets a warm helper. With --warm: the steps done once, the steps done for each call, and
-every system call of the two processes that the helper starts, in order and with the line of the plan that it belongs to.`,
+If a plan is used again, it gets a warm helper. With --warm: the steps done once, the steps done for each
+call, and every system call of the two processes that the helper starts, in order and with the line of the
+plan that it belongs to.`,
 		Example: "  bailey jail explain git.status -i repo=.\n  bailey jail explain git.status -i repo=. --warm",
 		Args:    cli.OneArg("a capability, for example: bailey jail explain git.status -i repo=."),
 	}
@@ -452,7 +456,7 @@ var warmWords = []struct{ when, words string }{
 	{"once", "once, by the helper, which no tool can reach"},
 	{"call", "for each call, by the helper, in new namespaces"},
 	{"init", "for each call, by the first process in them: these system calls"},
-	{"tool", "for each call, by what becomes the tool: these system calls"},
+	{"tool", "for each call, by the process that becomes the tool: these system calls"},
 }
 
 func printWarmPlan(out io.Writer, p apitype.CagePlan) {

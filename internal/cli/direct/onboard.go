@@ -35,14 +35,17 @@ func (a *commands) packOnboardVerb() *cobra.Command {
 		Use: "onboard TOOL", Short: "Draft a pack from the help texts of a tool",
 		Long: `Draft a pack from the help texts of a tool.
 
-It runs TOOL --help, and the same for the subcommands it lists, each time in a jail of its own: no network, an empty
-home, none of your files. At most ` + fmt.Sprint(maxProbes) + ` times, ` + probeTime.String() + ` and 256 KiB each. It writes the commands that it understands to DIR/pack.yaml, and
-DIR/README.md lists what to check before the pack is used.
+It runs TOOL --help, and the same for the subcommands that the help lists, each time in a separate jail:
+no network, an empty home, none of your files. The limits are ` + fmt.Sprint(maxProbes) + ` runs, and ` + probeTime.String() + ` and 256 KiB for each.
+It writes the commands that it understands to DIR/pack.yaml. DIR/README.md lists the checks that you must
+make before the pack is used.
 
-The draft is cautious: commands that do not read by their name are classed as irreversible; options that run programs,
-write, hold settings or secrets, or change where the tool connects are left out and named in a comment.
+The draft is cautious: a command whose name does not show that it only reads is classed as irreversible.
+Options that run programs, write, hold settings or secrets, or change where the tool connects are left out
+and named in a comment.
 
-This is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event pack.onboard comes first.`,
+This is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger records
+pack.onboard first.`,
 		Example: "  bailey pack onboard jq --dir packs/jq",
 		Args:    cli.OneArg("a program, for example: bailey pack onboard jq"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -28,14 +28,15 @@ func (a *commands) wrapVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wrap [flags] -- AGENT [ARG]...",
 		Short: "Run an agent in the agent jail",
-		Long: `Run an agent (claude, codex, opencode, or any command) in a jail. The project directory is writable and the
-host's programs can be run; all else is hidden: your home, keys, and the sockets of agents and
-daemons. It reaches its model, the hosts in settings.yaml under network for wrap, and those of --egress; other
-hosts are refused with a reason. For anything else it makes calls to Bailey through a socket that accepts nothing else.
+		Long: `Run an agent (claude, codex, opencode, or any command) in a jail. The project directory is
+writable and the host's programs can be run; all else is hidden: your home, keys, and the sockets of agents
+and daemons. It reaches its model, the hosts in settings.yaml under network for wrap, and those of --egress;
+other hosts are refused with a reason. For anything else it makes calls to Bailey through a socket that
+accepts nothing else.
 
-The project is the top of the git repository, or the current directory. In it .git/config, .git/hooks, .bailey/,
-.mcp.json, .claude/, .envrc, .vscode/, .idea/ and similar files are read-only; new files of such names are moved out of the
-project when the agent has ended, and a message says how to restore them.
+The project is the top of the git repository, or the current directory. In it .git/config, .git/hooks,
+.bailey/, .mcp.json, .claude/, .envrc, .vscode/, .idea/ and similar files are read-only; new files of such
+names are moved out of the project when the agent has ended, and a message says how to restore them.
 
 Its home is new each time; --keep-home keeps one for the project, below ~/.local/state/bailey-wrap.
 
@@ -43,8 +44,9 @@ Its home is new each time; --keep-home keeps one for the project, below ~/.local
 
 --log shows what agents were refused, and how to allow it.
 
-This is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes. Policy decides it as agent.wrap; the
-ledger's event wrap.start is written first. The exit code is the agent's own, 128+n after signal n.`,
+This is an operator command: it needs a terminal, or BAILEY_OPERATOR=1 and --yes. Policy decides it as
+agent.wrap; the ledger's event wrap.start is written first. The exit code is the agent's own, 128+n after
+signal n.`,
 		Example: "  bailey wrap -- claude\n  bailey wrap --keep-home --egress proxy.golang.org:443 -- claude\n  bailey wrap -- sh -c 'go test ./...'\n  bailey wrap --log --follow",
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -71,7 +73,7 @@ ledger's event wrap.start is written first. The exit code is the agent's own, 12
 	f.IntVar(&w.tasks, "tasks", 0, "limit its processes and threads (default policy allows 1024)")
 	f.BoolVar(&w.keepHome, "keep-home", false, "keep its home for later runs in this project")
 	f.BoolVar(&w.anyCase, "any-case", false,
-		"start it even if names are case-insensitive, for example .GIT for .git: protected files can be changed there")
+		"start it even if the file system ignores case; protected files can then be changed")
 	f.BoolVar(&w.log, "log", false, "show what agents in the jail were refused")
 	f.BoolVar(&w.follow, "follow", false, "with --log: wait for more")
 	return a.YesFlag(cmd, noTerminalFlag)

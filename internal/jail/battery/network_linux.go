@@ -91,7 +91,7 @@ func (s *Scene) tryDial(network, address string) verdict {
 			err = nil
 		}
 	}
-	return errorVerdict(err, "somebody at "+address, nobody...)
+	return errorVerdict(err, "a process at "+address, nobody...)
 }
 
 func listenVerdict(l net.Listener, err error) verdict {

@@ -123,7 +123,7 @@ func (q OpenQuestion) Summary() string {
 		fmt.Fprintf(&b, "asked by  %s: %s\n",
 			strings.TrimSuffix(fmt.Sprintf("%s (%s)", r.ID, terminal.Shown(r.Source)), " ()"), terminal.Shown(r.Reason))
 	}
-	b.WriteString("wants     " + q.requirementText())
+	b.WriteString("requires  " + q.requirementText())
 	for _, e := range q.Answers {
 		if e.Granted {
 			fmt.Fprintf(&b, "; %s has approved it (%s)", terminal.Shown(e.Name), e.Level)
