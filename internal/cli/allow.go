@@ -25,14 +25,14 @@ type placeFlags struct {
 	until string
 }
 
-func (p *placeFlags) addTo(cmd *cobra.Command) {
+func (p *placeFlags) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&p.here, "here", false, "only for calls that start in the current directory or below it")
 	f.StringVar(&p.agent, "agent", "", "only for the agent with this `name`")
 }
 
-// narrow adds the flags to a wish.
-func (p *placeFlags) narrow(w *review.Wish) error {
+// narrowWish adds the flags to a wish.
+func (p *placeFlags) narrowWish(w *review.Wish) error {
 	w.Agent = p.agent
 	if p.here {
 		dir, err := os.Getwd()
@@ -71,13 +71,13 @@ If the hosts that the capability reaches depend on its input, name them with --e
 		Args:    OneArg("a capability"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w := review.Wish{Capability: bailey.CapabilityID(args[0]), Egress: egress}
-			if err := place.narrow(&w); err != nil {
+			if err := place.narrowWish(&w); err != nil {
 				return err
 			}
 			return a.addRule(cmd.Context(), "allow", w)
 		},
 	}
-	place.addTo(cmd)
+	place.addFlags(cmd)
 	cmd.Flags().StringVar(&place.until, "until", "", "for this `long`, for example 2h")
 	cmd.Flags().StringArrayVar(&egress, "egress", nil, "a `host:port` that it may reach; may be repeated")
 	return a.OperatorVerb(cmd)
@@ -94,13 +94,13 @@ confirmation. The rule is added to allowed.cedar, as bailey allow describes.`,
 		Args:    OneArg("a capability"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w := review.Wish{Capability: bailey.CapabilityID(args[0]), Forbid: true, Reason: reason}
-			if err := place.narrow(&w); err != nil {
+			if err := place.narrowWish(&w); err != nil {
 				return err
 			}
 			return a.addRule(cmd.Context(), "deny-rule", w)
 		},
 	}
-	place.addTo(cmd)
+	place.addFlags(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "an operator denied it", "the `text` that agents are told")
 	return a.OperatorVerb(cmd)
 }

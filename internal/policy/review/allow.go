@@ -57,13 +57,13 @@ func (w Wish) Write(e *policy.Engine, files []policy.Source) ([]policy.Source, W
 				out.Asks = append(out.Asks, r.ID)
 				continue
 			}
-			exception := strings.TrimSuffix(r.Text, ";") + "\nunless { " + strings.Join(w.exception(), " && ") + " };"
+			exception := strings.TrimSuffix(r.Text, ";") + "\nunless { " + strings.Join(w.exceptionFor(), " && ") + " };"
 			files[i].Text = []byte(strings.Replace(string(files[i].Text), r.Text, exception, 1))
 			out.Lifted = append(out.Lifted, r.ID)
 		}
 	}
 	files = w.dropOpposite(e, files)
-	rule := w.format(out.Rule, act)
+	rule := w.formatRule(out.Rule, act)
 	if i := slices.IndexFunc(files, func(s policy.Source) bool { return s.Name == WishFile }); i >= 0 {
 		files[i].Text = []byte(strings.TrimLeft(string(files[i].Text)+"\n"+rule, "\n"))
 	} else {
@@ -82,7 +82,7 @@ func (w Wish) dropOpposite(e *policy.Engine, files []policy.Source) []policy.Sou
 	text := string(files[i].Text)
 	for _, r := range e.RulesFor(w.Capability) {
 		before, after, found := strings.Cut(text, r.Text)
-		if !found || r.IsPermit() != w.Forbid || !w.contradicts(r.Text) {
+		if !found || r.IsPermit() != w.Forbid || !w.contradictsRule(r.Text) {
 			continue
 		}
 		if at := strings.LastIndex(before, "// bailey "); at >= 0 && strings.Count(before[at:], "\n") == 1 { // the comment above the rule
@@ -94,9 +94,9 @@ func (w Wish) dropOpposite(e *policy.Engine, files []policy.Source) []policy.Sou
 	return files
 }
 
-// contradicts reports whether a rule of an earlier wish with the opposite effect is about the same agents and directories
+// contradictsRule reports whether a rule of an earlier wish with the opposite effect is about the same agents and directories
 // or, for a forbid, about some of them.
-func (w Wish) contradicts(rule string) bool {
+func (w Wish) contradictsRule(rule string) bool {
 	for _, narrowed := range []struct {
 		by   bool
 		part string
@@ -112,8 +112,8 @@ func (w Wish) contradicts(rule string) bool {
 	return strings.Contains(rule, ", action == Action::"+cedarLiteral(string(w.Capability))+", resource)")
 }
 
-// head returns the effect and the scope of the rule.
-func (w Wish) head() string {
+// ruleHead returns the effect and the scope of the rule.
+func (w Wish) ruleHead() string {
 	principal, effect := "principal", "permit"
 	if w.Agent != "" {
 		principal += " == Agent::" + cedarLiteral(w.Agent)
@@ -147,15 +147,15 @@ func (w Wish) freeID(e *policy.Engine) bailey.RuleID {
 	}
 }
 
-// format returns the text of the rule, with the command that wrote it.
-func (w Wish) format(id bailey.RuleID, act policy.Action) string {
+// formatRule returns the text of the rule, with the command that wrote it.
+func (w Wish) formatRule(id bailey.RuleID, act policy.Action) string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "// %s\n@id(%q)\n", commentLine(w.Command()), id)
 	if w.Forbid {
 		fmt.Fprintf(&b, "@reason(%s)\n", cedarLiteral(w.Reason))
 	}
-	b.WriteString(w.head())
-	conditions := w.conditions()
+	b.WriteString(w.ruleHead())
+	conditions := w.placeAndTime()
 	if !w.Forbid {
 		switch {
 		case act.Own:
@@ -175,8 +175,8 @@ func (w Wish) format(id bailey.RuleID, act policy.Action) string {
 	return b.String()
 }
 
-// conditions returns the conditions on place and time.
-func (w Wish) conditions() (list []string) {
+// placeAndTime returns the conditions on place and time.
+func (w Wish) placeAndTime() (list []string) {
 	if w.Dir != "" {
 		list = append(list, w.dirCondition())
 	}
@@ -191,13 +191,13 @@ func (w Wish) dirCondition() string {
 	return fmt.Sprintf("context.dir == %s || context.dir like %s", cedarLiteral(w.Dir), prefixPattern(below))
 }
 
-// exception returns the condition under which an asking rule does not ask.
-func (w Wish) exception() []string {
+// exceptionFor returns the condition under which an asking rule does not ask.
+func (w Wish) exceptionFor() []string {
 	list := []string{"action == Action::" + cedarLiteral(string(w.Capability))}
 	if w.Agent != "" {
 		list = append(list, "principal == Agent::"+cedarLiteral(w.Agent))
 	}
-	for _, c := range w.conditions() {
+	for _, c := range w.placeAndTime() {
 		list = append(list, "("+c+")")
 	}
 	return list
