@@ -22,6 +22,9 @@ type world struct {
 	t  *testing.T
 	mu sync.Mutex
 
+	checkout    pack.Checkout
+	checkoutErr error
+
 	did      []string // the stages and actions, in order
 	intents  []bailey.Intent
 	outcomes []bailey.Outcome
@@ -506,6 +509,11 @@ func (p placesOf) Read(in bailey.Place) (io.ReadCloser, error) {
 		return nil, p.readErr
 	}
 	return io.NopCloser(strings.NewReader("what the file holds")), nil
+}
+
+func (p placesOf) Checkout(bailey.Call) (pack.Checkout, error) {
+	p.note("checkout")
+	return p.checkout, p.checkoutErr
 }
 
 func (p placesOf) Freeze(in bailey.Place) (*bailey.Frozen, func(), error) {
