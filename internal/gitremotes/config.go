@@ -49,7 +49,7 @@ func (p *configParser) next() byte {
 func (p *configParser) skipBlank() {
 	for p.rest != "" {
 		switch p.rest[0] {
-		case ' ', '\t', '\n', '\v', '\f', '\r':
+		case ' ', '\t', '\n', '\r':
 			p.next()
 		case '#', ';':
 			p.skipLine()
@@ -111,7 +111,9 @@ func (p *configParser) readHeader() error {
 			}
 			b.WriteByte(c)
 		}
-		p.name = b.String()
+		if p.name = b.String(); p.name == "" {
+			return errHeader
+		}
 	}
 	if !strings.HasPrefix(p.rest, "]") {
 		return errHeader
@@ -144,7 +146,6 @@ func (p *configParser) readSetting() (setting, error) {
 
 // readValue reads a value up to the end of its line: quoted parts, escapes and continued lines, without a comment.
 func (p *configParser) readValue() (string, error) {
-	p.rest = strings.TrimLeft(p.rest, " \t")
 	var b strings.Builder
 	quoted, keep := false, 0 // keep is the length without trailing blanks
 	for p.rest != "" {
@@ -158,10 +159,16 @@ func (p *configParser) readValue() (string, error) {
 		case !quoted && (c == '#' || c == ';'):
 			p.skipLine()
 			continue
+		case !quoted && (c == ' ' || c == '\t' || c == '\r'):
+			if b.Len() > 0 {
+				b.WriteByte(c)
+			}
+			continue
 		case c == '"':
-			quoted = !quoted
+			quoted, keep = !quoted, b.Len()
 			continue
 		case c == '\\':
+			keep = b.Len()
 			if p.rest == "" {
 				return "", errors.New("a backslash is at the end")
 			}
@@ -178,9 +185,7 @@ func (p *configParser) readValue() (string, error) {
 			continue
 		}
 		b.WriteByte(c)
-		if quoted || c != ' ' && c != '\t' {
-			keep = b.Len()
-		}
+		keep = b.Len()
 	}
 	if quoted {
 		return "", errors.New("a quotation does not end")
