@@ -252,7 +252,10 @@ func TestGitHubAsksTheSame(t *testing.T) {
 		func() { set("remote.zebra.gh-resolved", "base") },
 		func() { set("remote.zebra.gh-resolved", "other/api") },
 		func() { set("branch.topic.merge", "refs/pull/31/head") },
-		func() { git("config", "--unset", "remote.zebra.gh-resolved"); git("checkout", "-q", "-b", "feature/a-b") },
+		func() {
+			git("config", "--unset", "remote.zebra.gh-resolved")
+			git("checkout", "-q", "-b", "feature/a-b")
+		},
 		func() { set("branch.feature/a-b.remote", "https://github.com/dana/api") },
 		func() { set("branch.feature/a-b.merge", "refs/heads/main") },
 	} {

@@ -96,7 +96,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) gate() *Gate {
 	w.t.Helper()
-	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + fetching + promising + chained)}})
+	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + hubs + fetching + promising + chained)}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -159,6 +159,19 @@ capabilities:
     reversibility: reversible
     isolation: jail
     inputSchema: {type: object, properties: {word: {type: string}}, required: [word]}
+`
+
+// hubs is a capability that takes its repository from the checkout.
+const hubs = `
+  - name: hub
+    description: show a repository
+    backend: {type: subprocess, command: hub, args: ["--repo={{ input.repo }}"]}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    isolation: jail
+    checkout: {repository: repo}
+    inputSchema: {type: object, properties: {repo: {type: string, pattern: '^[a-z]+/[a-z]+$'}}}
 `
 
 // fetching is a capability with a network and with a credential that its tool does not get.
