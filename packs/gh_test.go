@@ -91,7 +91,7 @@ gh issue edit 7 --remove-label stale | gh.issue-edit mutating
 gh issue close 7 --reason "not planned" | gh.issue-close mutating
 gh issue delete 7 --yes | gh.issue-delete destructive
 gh issue delete 7 | none
-gh issue develop 7 --list | gh.issue-branches readOnly
+gh issue develop 7 --list | gh.issue-develop-list readOnly
 gh issue develop 7 --name fix-7 | gh.issue-develop additive
 gh issue develop 7 --checkout | none
 gh issue transfer 7 o/other | gh.issue-transfer mutating
@@ -285,9 +285,9 @@ func TestGitHubAsksTheSame(t *testing.T) {
 				j = job(t, m.ID, input, nil)
 			}
 			env := append(base, "GH_CONFIG_DIR="+home, "GH_TOKEN=x", "HTTPS_PROXY=http://127.0.0.1:9", "GH_DEBUG=api", "GH_PROMPT_DISABLED=1")
-			want := asked(outputOf(t, dir, env, "gh", words[1:]...))
+			want := askedFor(outputOf(t, dir, env, "gh", words[1:]...))
 			if err == nil {
-				got = asked(outputOf(t, t.TempDir(), env, j.Command, j.Args...))
+				got = askedFor(outputOf(t, t.TempDir(), env, j.Command, j.Args...))
 			}
 			if noRemote := err != nil && !strings.Contains(want, "api.github.com") && !strings.Contains(want, "https://github.com"); got != want && !noRemote {
 				t.Errorf("%s (%v): asks\n%s\nwant\n%s", line, err, got, want)
@@ -301,8 +301,8 @@ func TestGitHubAsksTheSame(t *testing.T) {
 	}
 }
 
-// asked returns the lines of a debugging output that say what was asked for.
-func asked(out string) string {
+// askedFor returns the lines of a debugging output that say what was asked for.
+func askedFor(out string) string {
 	var lines []string
 	for line := range strings.Lines(out) {
 		for _, start := range []string{"> GET", "> POST", "GraphQL variables", "https://", "{"} {

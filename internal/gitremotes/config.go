@@ -36,7 +36,7 @@ type configParser struct {
 	open          bool // a section was read
 }
 
-func (p *configParser) next() byte {
+func (p *configParser) nextByte() byte {
 	c := p.rest[0]
 	p.rest = p.rest[1:]
 	if c == '\n' {
@@ -50,7 +50,7 @@ func (p *configParser) skipBlank() {
 	for p.rest != "" {
 		switch p.rest[0] {
 		case ' ', '\t', '\n', '\r':
-			p.next()
+			p.nextByte()
 		case '#', ';':
 			p.skipLine()
 		default:
@@ -61,7 +61,7 @@ func (p *configParser) skipBlank() {
 
 func (p *configParser) skipLine() {
 	for p.rest != "" && p.rest[0] != '\n' {
-		p.next()
+		p.nextByte()
 	}
 }
 
@@ -83,7 +83,7 @@ var errHeader = errors.New("a section has another form than [name] or [name \"na
 
 // readHeader reads [section], [section "name"] or the old form [section.name].
 func (p *configParser) readHeader() error {
-	p.next()
+	p.nextByte()
 	p.section, p.name, p.open = p.readWord("."), "", true
 	if section, name, dotted := strings.Cut(p.section, "."); dotted {
 		p.section, p.name = section, name
@@ -93,13 +93,13 @@ func (p *configParser) readHeader() error {
 	}
 	p.rest = strings.TrimLeft(p.rest, " \t")
 	if strings.HasPrefix(p.rest, `"`) && p.name == "" {
-		p.next()
+		p.nextByte()
 		var b strings.Builder
 		for {
 			if p.rest == "" || p.rest[0] == '\n' {
 				return errHeader
 			}
-			c := p.next()
+			c := p.nextByte()
 			if c == '"' {
 				break
 			}
@@ -107,7 +107,7 @@ func (p *configParser) readHeader() error {
 				if p.rest == "" || p.rest[0] == '\n' {
 					return errHeader
 				}
-				c = p.next()
+				c = p.nextByte()
 			}
 			b.WriteByte(c)
 		}
@@ -118,7 +118,7 @@ func (p *configParser) readHeader() error {
 	if !strings.HasPrefix(p.rest, "]") {
 		return errHeader
 	}
-	p.next()
+	p.nextByte()
 	return nil
 }
 
@@ -138,7 +138,7 @@ func (p *configParser) readSetting() (setting, error) {
 	case p.rest[0] != '=':
 		return s, errors.New("no = is after a key")
 	}
-	p.next()
+	p.nextByte()
 	var err error
 	s.value, err = p.readValue()
 	return s, err
@@ -149,7 +149,7 @@ func (p *configParser) readValue() (string, error) {
 	var b strings.Builder
 	quoted, keep := false, 0 // keep is the length without trailing blanks
 	for p.rest != "" {
-		c := p.next()
+		c := p.nextByte()
 		switch {
 		case c == '\n':
 			if quoted {
@@ -172,7 +172,7 @@ func (p *configParser) readValue() (string, error) {
 			if p.rest == "" {
 				return "", errors.New("a backslash is at the end")
 			}
-			c = p.next()
+			c = p.nextByte()
 			if c == '\n' {
 				continue
 			}

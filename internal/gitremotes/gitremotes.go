@@ -46,10 +46,10 @@ func Open(dir string, read Read) (*Checkout, error) {
 		if path = strings.TrimRight(path, "\r\n"); !ok || path == "" || len(path) > maxNames {
 			return nil, errors.New(".git is a file of an unknown form")
 		}
-		own = absolute(dir, path)
+		own = absolutePath(dir, path)
 		common = own
 		if text, err := read(filepath.Join(own, "commondir")); err == nil {
-			common = absolute(own, strings.TrimRight(string(text), "\r\n"))
+			common = absolutePath(own, strings.TrimRight(string(text), "\r\n"))
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
@@ -62,7 +62,7 @@ func Open(dir string, read Read) (*Checkout, error) {
 	if c.settings, err = parseConfig(string(config)); err != nil {
 		return nil, fmt.Errorf("cannot read the configuration of the repository: %w", err)
 	}
-	if c.last("extensions", "", "worktreeconfig") != "" {
+	if c.lastValue("extensions", "", "worktreeconfig") != "" {
 		text, err := read(filepath.Join(own, "config.worktree"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -90,15 +90,15 @@ func Open(dir string, read Read) (*Checkout, error) {
 	return c, nil
 }
 
-func absolute(dir, path string) string {
+func absolutePath(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
 	}
 	return filepath.Join(dir, path)
 }
 
-// last returns the value that counts if a setting has several.
-func (c *Checkout) last(section, name, key string) (value string) {
+// lastValue returns the value that counts if a setting has several.
+func (c *Checkout) lastValue(section, name, key string) (value string) {
 	for _, s := range c.settings {
 		if s.section == section && s.name == name && s.key == key {
 			value = s.value
@@ -176,8 +176,8 @@ func (r Remote) GitHub() (GitHub, bool) {
 	return ParseURL(r.PushURL)
 }
 
-// rank orders remotes as gh does.
-func (r Remote) rank() int {
+// sortRank orders remotes as gh does.
+func (r Remote) sortRank() int {
 	return slices.Index([]string{"origin", "github", "upstream"}, strings.ToLower(r.Name))
 }
 
@@ -194,7 +194,7 @@ func (c *Checkout) Repository(chosen bool) (GitHub, error) {
 	if len(list) == 0 {
 		return GitHub{}, errors.New("no remote of the repository is at github.com")
 	}
-	slices.SortStableFunc(list, func(a, b Remote) int { return cmp.Compare(b.rank(), a.rank()) })
+	slices.SortStableFunc(list, func(a, b Remote) int { return cmp.Compare(b.sortRank(), a.sortRank()) })
 	for _, r := range list {
 		switch g, ok := parseGitHub(r.Resolved); {
 		case !chosen:
@@ -233,7 +233,7 @@ func (c *Checkout) PullRequest(in GitHub) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	merge, remote := c.last("branch", branch, "merge"), c.last("branch", branch, "remote")
+	merge, remote := c.lastValue("branch", branch, "merge"), c.lastValue("branch", branch, "remote")
 	if found := pullRef.FindStringSubmatch(merge); found != nil {
 		return found[1], nil
 	}

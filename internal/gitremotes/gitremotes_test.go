@@ -13,8 +13,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// files returns a reader of files by path.
-func files(all map[string]string) Read {
+// readFrom returns a reader of files by path.
+func readFrom(all map[string]string) Read {
 	return func(path string) ([]byte, error) {
 		if text, ok := all[path]; ok {
 			return []byte(text), nil
@@ -23,8 +23,8 @@ func files(all map[string]string) Read {
 	}
 }
 
-func open(config, head string) (*Checkout, error) {
-	return Open("/w", files(map[string]string{"/w/.git/config": config, "/w/.git/HEAD": head}))
+func openText(config, head string) (*Checkout, error) {
+	return Open("/w", readFrom(map[string]string{"/w/.git/config": config, "/w/.git/HEAD": head}))
 }
 
 func TestParseURL(t *testing.T) {
@@ -105,7 +105,7 @@ func TestRepository(t *testing.T) {
 		"url = x":                                                          "error",
 		"[]\nurl = x":                                                      "error",
 	} {
-		c, err := open(config, "ref: refs/heads/main\n")
+		c, err := openText(config, "ref: refs/heads/main\n")
 		var g GitHub
 		if err == nil {
 			g, err = c.Repository(true)
@@ -137,7 +137,7 @@ func TestPullRequest(t *testing.T) {
 		{"0123456789012345678901234567890123456789\n", "", ""},
 		{"", "", ""},
 	} {
-		o, err := open(remotes+c.config, c.head)
+		o, err := openText(remotes+c.config, c.head)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +155,7 @@ func TestWorktrees(t *testing.T) {
 		"/main/.git/config":                      "[extensions]\nworktreeConfig\n[remote \"origin\"]\nurl=github.com:o/r\n",
 		"/main/.git/worktrees/w/config.worktree": "[remote \"origin\"]\ngh-resolved=o/other\n",
 	}
-	c, err := Open("/w", files(all))
+	c, err := Open("/w", readFrom(all))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestWorktrees(t *testing.T) {
 	}
 	for _, text := range []string{"", "gitdir:", "gitdir: \n", "x", "gitdir: " + strings.Repeat("x", 5000)} {
 		all["/w/.git"] = text
-		if c, err := Open("/w", files(all)); err == nil {
+		if c, err := Open("/w", readFrom(all)); err == nil {
 			t.Errorf("%.20q is %+v", text, c)
 		}
 	}
