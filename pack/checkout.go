@@ -60,13 +60,13 @@ func (m *Capability) FillCheckout(input map[string]any, find func() (Checkout, e
 	}
 	if needsBranch {
 		if input[spec.Branch], err = from.PullRequest(); err != nil {
-			return nil, bailey.Invalid.Wrap(err, "input /"+spec.Branch+" is missing, and the working directory does not tell it",
+			return nil, bailey.Invalid.Wrap(err, "the branch of the working directory is not known",
 				"pass the input "+spec.Branch)
 		}
 	}
 	for _, name := range spec.Within {
 		if input[name], err = fillPlaceholders(input[name], from); err != nil {
-			return nil, bailey.Invalid.Wrap(err, "input /"+name+" has a placeholder, and the working directory does not tell its value",
+			return nil, bailey.Invalid.Wrap(err, "input /"+name+" has a placeholder whose value is not known",
 				"write the value instead of the placeholder")
 		}
 		if input[name] == nil {
@@ -161,7 +161,8 @@ func (r *reader) readCheckout(n ast.Node, m *manifest, s *schema) {
 	}
 	for _, name := range []string{c.Repository, c.Branch} {
 		if in := s.props[name]; in != nil && (!in.hasOnlyTypes("string") || in.Pattern == "" || in.Format != "") {
-			r.AddFault(n, "checkout wants input.%s to be a string with a pattern and without a format", strictyaml.Clip(name))
+			r.AddFault(n, "checkout wants input.%s to be a string with a pattern and without a format",
+				strictyaml.Clip(name))
 		}
 	}
 	if c.Branch != "" && c.Repository == "" {
