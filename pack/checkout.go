@@ -50,7 +50,9 @@ func (m *Capability) FillCheckout(input map[string]any, find func() (Checkout, e
 	if err != nil {
 		return nil, m.checkoutError(spec, err)
 	}
-	input = maps.Clone(input)
+	if input = maps.Clone(input); input == nil {
+		input = map[string]any{}
+	}
 	if needsName {
 		owner, name, err := from.Repository(true)
 		if err != nil {

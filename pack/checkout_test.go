@@ -70,6 +70,7 @@ func TestFillCheckout(t *testing.T) {
 		reads       bool
 	}{
 		{full, in{}, in{"repo": "o/r", "head": "o:topic"}, true},
+		{full, nil, in{"repo": "o/r", "head": "o:topic"}, true},
 		{full, in{"number": "5"}, in{"repo": "o/r", "number": "5"}, true},
 		{full, in{"head": "x"}, in{"repo": "o/r", "head": "x"}, true},
 		{full, in{"repo": "a/b"}, in{"repo": "a/b"}, false},

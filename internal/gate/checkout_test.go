@@ -25,6 +25,7 @@ func TestCheckout(t *testing.T) {
 		reads    bool
 	}{
 		{near{}, nil, map[string]any{}, "o/r", true},
+		{near{}, nil, nil, "o/r", true},
 		{near{}, nil, map[string]any{"repo": "a/b"}, "a/b", false},
 		{nil, errors.New("not a repository"), map[string]any{}, "", true},
 	} {
