@@ -104,6 +104,20 @@
 // A placeholder may be part of a longer text ("--max-count={{ input.limit }}"). If an element is only a placeholder and
 // its value is an array of strings, it renders to one element for each string.
 //
+// # Checkout
+//
+//	checkout:
+//	  repository: repo       # input repo is OWNER/NAME of the repository at GitHub to which the caller's directory belongs
+//	  branch: head           # input head is the current branch, BRANCH or OWNER:BRANCH, if repo is not given either,
+//	  unless: number         # and the input number is not
+//	  without: [org]         # if one of these inputs is given, nothing is filled in
+//	  within: [endpoint]     # {owner}, {repo} and {branch} in these inputs are replaced
+//
+// The gate fills in these inputs from .git of the caller's directory or of one above it in the workspace, before it
+// checks the input, if a call omits them. Policy and receipt see the values. The files of .git may be hostile: they can
+// name a repository of github.com and nothing else. Files that git could read differently, for example with
+// url.*.insteadOf or include, are refused.
+//
 // # Credentials
 //
 //	credentials:

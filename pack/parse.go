@@ -32,6 +32,7 @@ type manifest struct {
 	Timeout       time.Duration     `json:"timeout,omitempty"` // nanoseconds
 	Env           map[string]string `json:"env,omitempty"`     // from backend and sandboxProfile
 	Preview       *preview          `json:"preview,omitempty"`
+	Checkout      *checkout         `json:"checkout,omitempty"`
 	stdioSpec
 }
 
@@ -132,8 +133,8 @@ func (r *reader) readPack(n ast.Node) *Pack {
 
 // deferredNodes contains the parts of a capability that are read after the rest is known.
 type deferredNodes struct {
-	exec, backend, sandbox, args, steps, input, write, hide, keep, egress, api, preview, argv ast.Node
-	inject                                                                                    map[ast.Node]*inject
+	exec, backend, sandbox, args, steps, input, write, hide, keep, egress, api, preview, argv, checkout ast.Node
+	inject                                                                                              map[ast.Node]*inject
 	stdioNodes
 }
 
@@ -166,6 +167,7 @@ func (r *reader) readCapability(n ast.Node, p *Pack) *Capability {
 		r.readExec(&m, &at, c.schema)
 		r.checkUncaged(n, &m, &at)
 		c.patterns = r.parsePatterns(at.argv, m.ArgvPattern, c.schema)
+		r.readCheckout(at.checkout, &m, c.schema)
 		c.looks, c.binds = r.readPreview(at.preview, &m, c.schema)
 		r.readValidators(at.validators, &m, c.schema)
 		c.output = r.readOutput(at.outputSchema, at.output, &m, c.schema)
@@ -194,6 +196,7 @@ func (r *reader) capabilityFields(m *manifest, name *string, at *deferredNodes) 
 		"validators":      func(n ast.Node) { at.validators = n },
 		"credentials":     r.credentialsField(&m.Credentials, at),
 		"argvPattern":     func(n ast.Node) { at.argv = n; r.argvPatternField(&m.ArgvPattern)(n) },
+		"checkout":        func(n ast.Node) { at.checkout = n },
 		"preview":         func(n ast.Node) { at.preview = n },
 		"stdin":           func(n ast.Node) { at.stdin = n; choiceField(r, "stdin", stdins, &m.Stdin)(n) },
 		"timeout":         r.timeoutField(&m.Timeout),

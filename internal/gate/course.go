@@ -119,6 +119,10 @@ func (c *callState) restoreTokens(context.Context) (err error) {
 // checkInput types the input, opens every path, renders the arguments once and plans the run.
 func (c *callState) checkInput(ctx context.Context) (err error) {
 	c.closePlan()
+	find := func() (pack.Checkout, error) { return c.Places.Checkout(c.call) }
+	if c.input, err = c.manifest.FillCheckout(c.input, find); err != nil {
+		return err
+	}
 	if c.input, err = c.manifest.Check(c.input, c.text); err != nil {
 		return err
 	}

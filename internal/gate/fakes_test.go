@@ -22,6 +22,9 @@ type world struct {
 	t  *testing.T
 	mu sync.Mutex
 
+	checkout    pack.Checkout
+	checkoutErr error
+
 	did      []string // the stages and actions, in order
 	intents  []bailey.Intent
 	outcomes []bailey.Outcome
@@ -93,7 +96,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) gate() *Gate {
 	w.t.Helper()
-	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + fetching + promising + chained)}})
+	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + hubs + fetching + promising + chained)}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -156,6 +159,19 @@ capabilities:
     reversibility: reversible
     isolation: jail
     inputSchema: {type: object, properties: {word: {type: string}}, required: [word]}
+`
+
+// hubs is a capability that takes its repository from the checkout.
+const hubs = `
+  - name: hub
+    description: show a repository
+    backend: {type: subprocess, command: hub, args: ["--repo={{ input.repo }}"]}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    isolation: jail
+    checkout: {repository: repo}
+    inputSchema: {type: object, properties: {repo: {type: string, pattern: '^[a-z]+/[a-z]+$'}}}
 `
 
 // fetching is a capability with a network and with a credential that its tool does not get.
@@ -506,6 +522,11 @@ func (p placesOf) Read(in bailey.Place) (io.ReadCloser, error) {
 		return nil, p.readErr
 	}
 	return io.NopCloser(strings.NewReader("what the file holds")), nil
+}
+
+func (p placesOf) Checkout(bailey.Call) (pack.Checkout, error) {
+	p.note("checkout")
+	return p.checkout, p.checkoutErr
 }
 
 func (p placesOf) Freeze(in bailey.Place) (*bailey.Frozen, func(), error) {

@@ -51,6 +51,8 @@ type Places interface {
 	// through a symlink. Read reads a place that is a file. Both use the descriptor that was opened.
 	Has(p bailey.Place, below string) (bool, error)
 	Read(p bailey.Place) (io.ReadCloser, error)
+	// Checkout reads the git checkout to which the directory of the call belongs.
+	Checkout(call bailey.Call) (pack.Checkout, error)
 	// Freeze copies the content of a file into immutable storage, which exists until release. f is nil if the place is
 	// not a file, or if the platform cannot store such a copy.
 	Freeze(p bailey.Place) (f *bailey.Frozen, release func(), err error)

@@ -57,6 +57,8 @@ func TestParse(t *testing.T) {
 		{"sh -c 'cd x && a' && b", "cd|x @x; a @x; b"},
 		// words that are not literal
 		{"echo $x", "*echo"}, {"echo $(x)", "*echo"}, {"echo `x`", "*echo"}, {"cat <(x)", "*cat"}, {"rm *", "*rm"}, {"rm a?", "*rm"},
+		{"gh api repos/{owner}/x{repo}y", "gh|api|repos/{owner}/x{repo}y"}, {"rm {a}{b,c}", "*rm"}, {"rm {a..c}", "*rm"}, {"rm {a},{b}", "*rm"},
+		{"rm {1}", "*rm"}, {"rm {a", "*rm"}, {"rm a}", "*rm"}, {"rm {{a}}", "*rm"}, {"rm {a}*", "*rm"},
 		{"rm {a,b}", "*rm"}, {"rm \\*", "rm|*"}, {"rm '*'", "rm|*"}, {"echo $'a'", "*echo"}, {"echo $\"a\"", "*echo"}, {"echo ~root", "*echo"},
 		{"=ls", "*"}, {"$x git status", "*git|status"}, {"echo $((1))", "*echo"}, {"echo \"a$x\"", "*echo"},
 		{"A=1 git status", "*git|status"}, {"A=1; git status", "*; *git|status"}, {"git status &", "*git|status"},

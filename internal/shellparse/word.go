@@ -71,13 +71,29 @@ func (r *lineWalker) literalUnquoted(v string, first, alone bool) (string, bool)
 			i++
 		case '*', '?', '[':
 			return "", false
-		case '{', '}':
+		case '{':
+			end := plainBraces(v[i:])
+			if end == 0 && (!alone || v != "{}") || strings.Contains(v, ",") || strings.Contains(v, "..") {
+				return "", false
+			}
+			i += end
+		case '}':
 			if !alone || v != "{}" {
 				return "", false
 			}
 		}
 	}
 	return tilde + removeBackslashes(v, ""), true
+}
+
+// plainBraces returns the index of the closing brace if v begins with a name in braces, which no shell expands: {owner}.
+// Otherwise it returns 0.
+func plainBraces(v string) int {
+	name, _, closed := strings.Cut(v[1:], "}")
+	if !closed || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz") != "" {
+		return 0
+	}
+	return len(name) + 1
 }
 
 // removeBackslashes removes line continuations, and the backslash before each character in of. If of is empty, it removes the

@@ -48,7 +48,7 @@ func TestSearchRanks(t *testing.T) {
 		"branchlist":                   "git.branch-list",
 		"what time is it":              "system.date",
 		"dat":                          "system.date",
-		"satus":                        "git.status",
+		"git satus":                    "git.status",
 		"max commits limit":            "git.log",
 		"staged":                       "git.restore-staged",
 		"message":                      "system.echo",
