@@ -32,6 +32,7 @@ type option struct {
 	names []string
 	input string // "" means no relevant effect
 	value bool   // the option takes a value
+	list  bool   // the input is a list, and each occurrence adds a value
 	is    string // value of the input that the option implies
 }
 
@@ -55,6 +56,10 @@ func (m *Capability) ArgvPattern() []string {
 	}
 	return list
 }
+
+// CagedLines reports whether the command lines are equivalent to the capability only in a cage. Outside, the tool would
+// read or start more than the inputs name.
+func (m *Capability) CagedLines() bool { return m.spec.CagedLines }
 
 // Match returns the inputs, as text, with which the capability does the same as a command line. There is usually one
 // input, and several if the line names several files. A line matches only if every word is accounted for. The inputs
@@ -201,6 +206,8 @@ func (p pattern) matchOne(t *argvMatch, a string, rest []string) (n int, ok bool
 		known := o.place == t.place && slices.Contains(o.names, a)
 		switch {
 		case o.place != t.place:
+		case joined && o.value && slices.Contains(o.names, name+"="):
+			ok = t.setInput(o, value)
 		case known && !o.value:
 			ok = t.setInput(o, true)
 		case known && len(rest) > 0:
@@ -233,9 +240,14 @@ func (p pattern) matchOne(t *argvMatch, a string, rest []string) (n int, ok bool
 	return 0, false
 }
 
-// setInput sets the value of an input. It returns false if the input is set already.
+// setInput sets the value of an input, or adds it to a list. It returns false if the input is set already.
 func (t *argvMatch) setInput(o option, v any) bool {
 	if o.input == "" {
+		return true
+	}
+	if o.list {
+		had, _ := t.input[o.input].([]any)
+		t.input[o.input] = append(had, v)
 		return true
 	}
 	if _, twice := t.input[o.input]; twice {
@@ -362,6 +374,7 @@ func (p *pattern) readOption(item string, s *schema) string {
 		return "no input is called " + safeText(o.input)
 	case o.input != "":
 		o.value = o.is == "" && !in.hasOnlyTypes("boolean")
+		o.list = o.value && in.hasOnlyTypes("array")
 	}
 	p.options = append(p.options, o)
 	return ""
