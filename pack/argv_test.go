@@ -103,13 +103,16 @@ capabilities:
     sideEffectClass: readOnly
     reversibility: readOnly
     cagedLines: true
-    argvPattern: "x {-f|-f=|--file files} {-o|-o=|--out out} {-a all} run"
+    argvPattern:
+      - "x {-f|-f=|--file files} {-o|-o=|--out out} {-a all} run"
+      - "x {-f files!} {-a all!} [verb]"
     inputSchema:
       type: object
       properties:
         files: {type: array, items: {type: string}}
         out: {type: string}
         all: {type: boolean}
+        verb: {type: string, enum: [go, stop]}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -127,6 +130,11 @@ capabilities:
 		"x -o=a -o=b run":          "",
 		"x -a=true run":            "",
 		"x -f":                     "",
+		"x -f a -a go":             `[{"all":true,"files":["a"],"verb":"go"}]`,
+		"x stop -af a":             `[{"all":true,"files":["a"],"verb":"stop"}]`,
+		"x -f a go":                "",
+		"x -a go":                  "",
+		"x -f a -a wait":           "",
 	} {
 		got := ""
 		if inputs, ok := m.Match(strings.Fields(line)); ok {
@@ -141,7 +149,7 @@ capabilities:
 
 func TestPatternRefused(t *testing.T) {
 	s := &schema{props: map[string]*rule{}}
-	for _, text := range []string{"", "[x]", "a {-n", "a [x]", "a {-n x}", "a {n}", "a {} b", "{-n} a", "a [x] b", "a {... n}"} {
+	for _, text := range []string{"", "[x]", "a {-n", "a [x]", "a {-n x}", "a {n}", "a {} b", "{-n} a", "a [x] b", "a {... n}", "a {-n !}", "a {-n _!}", "a {-n x!}"} {
 		if _, wrong := readPattern(text, s); wrong == "" {
 			t.Errorf("%q is taken", text)
 		}

@@ -189,7 +189,8 @@
 // option without an input has no relevant effect and no value; with _ as the input it has a value that is ignored. If
 // an operand with = is missing, the text after the = is used. An operand with ... may occur several times, and each
 // occurrence is a separate call. The operand _ is ignored. Words after -- match the operands that are written with --.
-// A command line with any other word does not match. A pattern grants no rights.
+// If the input of an option ends with !, only lines that set it match. If the input of an operand has an enum, only
+// these words match. A command line with any other word does not match. A pattern grants no rights.
 //
 // With cagedLines: true the lines are equivalent only if the tool runs in a cage, for example because it reads settings or
 // plug-ins of its user. A hook that decides about an agent's own shell does not use such a pattern.
