@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"bailey"
+	"bailey/internal/ktest"
 	"bailey/pack"
 )
 
@@ -204,6 +206,64 @@ func TestClusterRefusesMore(t *testing.T) {
 		}
 		if _, err := m.Check(input, false); err == nil {
 			t.Errorf("%s takes %s", c.id, c.input)
+		}
+	}
+}
+
+// TestKubectlAnswersTheSame checks that lines which need no cluster have the output and the exit code of kubectl itself.
+func TestKubectlAnswersTheSame(t *testing.T) {
+	ktest.Long(t)
+	ktest.Require(t, "kubectl")
+	dir, home := t.TempDir(), t.TempDir()
+	for name, text := range map[string]string{
+		"base/kustomization.yaml": "resources: [app.yaml]\nnamePrefix: x-\n",
+		"base/app.yaml":           "kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\ndata: {k: v}\n",
+		"kubeconfig": `apiVersion: v1
+kind: Config
+current-context: main
+clusters: [{name: c, cluster: {server: "https://kube.invalid"}}]
+users: [{name: u, user: {token: secret}}]
+contexts: [{name: main, context: {cluster: c, user: u, namespace: web}}]
+`,
+	} {
+		name = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LC_ALL=C", "TERM=dumb", "NO_PROXY=*"}
+	config := "KUBECONFIG=" + filepath.Join(dir, "kubeconfig")
+	for _, line := range []string{
+		"kubectl kustomize base",
+		"kubectl version --client",
+		"kubectl version --client -o yaml",
+		"kubectl config view",
+		"kubectl config view --minify -o=json",
+		"kubectl config current-context",
+		"kubectl config get-contexts",
+		"kubectl config get-contexts -o name",
+		"kubectl config get-clusters",
+		"kubectl create deployment web --image=nginx --replicas=2 --dry-run=client -o yaml",
+		"kubectl create configmap web --from-file=base/app.yaml --from-literal=a=b --dry-run=client -o=name",
+		"kubectl create job a --image=b --dry-run=client -o json -- sleep 5",
+	} {
+		words := strings.Fields(line)
+		found := pack.Meanings(of(t, clusters), words)
+		if len(found) != 1 || len(found[0].Inputs) != 1 {
+			t.Errorf("%s: %d meanings", line, len(found))
+			continue
+		}
+		input, paths := found[0].Inputs[0], map[string]string{}
+		if _, reads := input["dir"]; reads {
+			input["dir"], paths["dir"] = dir, dir
+		}
+		j := job(t, found[0].ID, input, paths)
+		got := outputOf(t, dir, append(append(env, j.Env...), config), j.Command, j.Args...)
+		if want := outputOf(t, dir, append(env, config), "kubectl", words[1:]...); got != want || found[0].SideEffect != pack.ReadOnly {
+			t.Errorf("%s: %s\n%s\nwant\n%s", line, found[0].SideEffect, got, want)
 		}
 	}
 }
