@@ -284,6 +284,18 @@ func TestKubectlWorks(t *testing.T) {
 		t.Errorf("exit %d\n%s", r.exit.Code, r)
 	}
 
+	// a symlink does not lead to what is lent
+	for name, to := range map[string]string{"file": "/run/bailey/secrets/KUBE_CREDENTIALS", "secrets": "/run/bailey/secrets", "inner": "pod.yaml"} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		r := w.look("kubectl.dry-run", map[string]any{"dir": dir, "verb": "create", "words": []any{"configmap", "x"}, "dryRun": "client",
+			"output": "yaml", "fromFiles": []any{name}}, lent)
+		if r.exit.Code == 0 || !strings.Contains(r.String(), "too many levels of symbolic links") || strings.Contains(r.String(), "bearer") {
+			t.Errorf("%s: exit %d\n%s", name, r.exit.Code, r)
+		}
+	}
+
 	looked, err := looking()
 	if err != nil {
 		t.Fatal(err)
