@@ -18,6 +18,7 @@ type pattern struct {
 	tables   []tableOptions
 	operands []operand // in order
 	after    []operand // operands after --
+	musts    []string  // inputs that an option of the line must set
 }
 
 // tableOptions lets all options of an input's table stand at one place.
@@ -32,6 +33,7 @@ type option struct {
 	names []string
 	input string // "" means no relevant effect
 	value bool   // the option takes a value
+	list  bool   // the input is a list, and each occurrence adds a value
 	is    string // value of the input that the option implies
 }
 
@@ -40,6 +42,7 @@ type operand struct {
 	def   *string
 	many  bool // any number of words, with one call for each
 	list  bool // the input is a list of words
+	enum  []any
 }
 
 // maxMany limits the calls that one command line can mean.
@@ -55,6 +58,10 @@ func (m *Capability) ArgvPattern() []string {
 	}
 	return list
 }
+
+// CagedLines reports whether the command lines are equivalent to the capability only in a cage. Outside, the tool would
+// read or start more than the inputs name.
+func (m *Capability) CagedLines() bool { return m.spec.CagedLines }
 
 // Match returns the inputs, as text, with which the capability does the same as a command line. There is usually one
 // input, and several if the line names several files. A line matches only if every word is accounted for. The inputs
@@ -91,6 +98,7 @@ type argvMatch struct {
 	input    map[string]any
 	many     string // the input that has one call for each word in several
 	several  []string
+	musts    []string
 	operands []operand
 	after    []operand
 	place    int // how many of the pattern's words were found
@@ -100,7 +108,7 @@ func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
 	if len(argv) < len(p.words) || !sameProgram(argv[0], p.words[0]) {
 		return nil, false
 	}
-	t := &argvMatch{input: map[string]any{}, operands: p.operands, after: p.after, place: 1}
+	t := &argvMatch{input: map[string]any{}, musts: p.musts, operands: p.operands, after: p.after, place: 1}
 	for rest := argv[1:]; len(rest) > 0 || t.place < len(p.words); {
 		if len(rest) == 0 {
 			return nil, false
@@ -201,6 +209,8 @@ func (p pattern) matchOne(t *argvMatch, a string, rest []string) (n int, ok bool
 		known := o.place == t.place && slices.Contains(o.names, a)
 		switch {
 		case o.place != t.place:
+		case joined && o.value && slices.Contains(o.names, name+"="):
+			ok = t.setInput(o, value)
 		case known && !o.value:
 			ok = t.setInput(o, true)
 		case known && len(rest) > 0:
@@ -233,9 +243,14 @@ func (p pattern) matchOne(t *argvMatch, a string, rest []string) (n int, ok bool
 	return 0, false
 }
 
-// setInput sets the value of an input. It returns false if the input is set already.
+// setInput sets the value of an input, or adds it to a list. It returns false if the input is set already.
 func (t *argvMatch) setInput(o option, v any) bool {
 	if o.input == "" {
+		return true
+	}
+	if o.list {
+		had, _ := t.input[o.input].([]any)
+		t.input[o.input] = append(had, v)
 		return true
 	}
 	if _, twice := t.input[o.input]; twice {
@@ -258,6 +273,9 @@ func (t *argvMatch) matchOperand(word string, after bool) bool {
 		return false
 	}
 	o := (*from)[0]
+	if o.enum != nil && !slices.Contains(o.enum, any(word)) {
+		return false
+	}
 	if o.list {
 		had, _ := t.input[o.input].([]any)
 		t.input[o.input] = append(had, word)
@@ -273,6 +291,9 @@ func (t *argvMatch) matchOperand(word string, after bool) bool {
 
 // buildInputs adds the defaults of missing operands and returns one input for each call.
 func (t *argvMatch) buildInputs() ([]map[string]any, bool) {
+	if slices.ContainsFunc(t.musts, func(name string) bool { return t.input[name] == nil }) {
+		return nil, false
+	}
 	for _, o := range slices.Concat(t.operands, t.after) {
 		switch {
 		case o.many && len(t.several) > 0:
@@ -342,6 +363,11 @@ func readPattern(text string, s *schema) (p pattern, wrong string) {
 
 func (p *pattern) readOption(item string, s *schema) string {
 	names, input, _ := strings.Cut(item, " ")
+	input, must := strings.CutSuffix(input, "!")
+	if must {
+		name, _, _ := strings.Cut(input, "=")
+		p.musts = append(p.musts, name)
+	}
 	if names == "..." {
 		in := s.props[input]
 		if in == nil || in.Items.followRef() == nil || in.Items.followRef().options == nil {
@@ -356,12 +382,15 @@ func (p *pattern) readOption(item string, s *schema) string {
 	switch {
 	case slices.ContainsFunc(o.names, func(n string) bool { return len(n) < 2 || n[0] != '-' }):
 		return "an option must begin with a dash"
+	case must && in == nil:
+		return "! needs an input"
 	case o.input == "_":
 		o.input, o.value = "", true
 	case o.input != "" && in == nil:
 		return "there is no input " + safeText(o.input)
 	case o.input != "":
 		o.value = o.is == "" && !in.hasOnlyTypes("boolean")
+		o.list = o.value && in.hasOnlyTypes("array")
 	}
 	p.options = append(p.options, o)
 	return ""
@@ -383,7 +412,7 @@ func (p *pattern) readOperand(item string, s *schema) string {
 	case in == nil:
 		return "there is no input " + safeText(name)
 	default:
-		o.list = in.hasOnlyTypes("array")
+		o.list, o.enum = in.hasOnlyTypes("array"), in.Enum
 	}
 	*to = append(*to, o)
 	return ""

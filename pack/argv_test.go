@@ -91,9 +91,65 @@ func TestMatch(t *testing.T) {
 	}
 }
 
+// TestMatchFlags checks options as Go's pflag reads them, and options that may occur several times.
+func TestMatchFlags(t *testing.T) {
+	demo, err := Parse("x", []byte(`name: demo
+version: 1.0.0
+capabilities:
+  - name: x
+    description: x
+    backend: {type: subprocess, command: x, args: ["{{ input.files | each: \"--file=\" }}", "{{ input.out }}", "{{ input.all }}"]}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    cagedLines: true
+    argvPattern:
+      - "x {-f|-f=|--file files} {-o|-o=|--out out} {-a all} run"
+      - "x {-f files!} {-a all!} [verb]"
+    inputSchema:
+      type: object
+      properties:
+        files: {type: array, items: {type: string}}
+        out: {type: string}
+        all: {type: boolean}
+        verb: {type: string, enum: [go, stop]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := demo.Capabilities[0]
+	if !m.CagedLines() {
+		t.Error("cagedLines is not known")
+	}
+	for line, want := range map[string]string{
+		"x -f=a -f b --file=c run": `[{"files":["a","b","c"]}]`,
+		"x -fa run":                `[{"files":["a"]}]`,
+		"x -o=json -a run":         `[{"all":true,"out":"json"}]`,
+		"x -ao json run":           `[{"all":true,"out":"json"}]`,
+		"x --out==a run":           `[{"out":"=a"}]`,
+		"x -o=a -o=b run":          "",
+		"x -a=true run":            "",
+		"x -f":                     "",
+		"x -f a -a go":             `[{"all":true,"files":["a"],"verb":"go"}]`,
+		"x stop -af a":             `[{"all":true,"files":["a"],"verb":"stop"}]`,
+		"x -f a go":                "",
+		"x -a go":                  "",
+		"x -f a -a wait":           "",
+	} {
+		got := ""
+		if inputs, ok := m.Match(strings.Fields(line)); ok {
+			b, _ := json.Marshal(inputs)
+			got = string(b)
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", line, got, want)
+		}
+	}
+}
+
 func TestPatternRefused(t *testing.T) {
 	s := &schema{props: map[string]*rule{}}
-	for _, text := range []string{"", "[x]", "a {-n", "a [x]", "a {-n x}", "a {n}", "a {} b", "{-n} a", "a [x] b", "a {... n}"} {
+	for _, text := range []string{"", "[x]", "a {-n", "a [x]", "a {-n x}", "a {n}", "a {} b", "{-n} a", "a [x] b", "a {... n}", "a {-n !}", "a {-n _!}", "a {-n x!}"} {
 		if _, wrong := readPattern(text, s); wrong == "" {
 			t.Errorf("%q is taken", text)
 		}

@@ -100,6 +100,7 @@
 //	{{ input.x | default: "20" }} the text 20 if x has no value
 //	{{ input.x | flag: "--all" }} the word --all if x is true, otherwise the element is dropped
 //	{{ input.x | after: "--" }}   the word -- and then the value, both dropped if x has no value; -- is written once
+//	{{ input.x | each: "--f=" }}  the text --f= and an item in one word, for each item of the list x
 //
 // A placeholder may be part of a longer text ("--max-count={{ input.limit }}"). If an element is only a placeholder and
 // its value is an array of strings, it renders to one element for each string.
@@ -197,11 +198,16 @@
 // options in braces between and after them, then operands in brackets. An option may stand only where it is written:
 // before the next word, or after all of them. {... options} takes every option in the table of the input, which is a
 // list (see Schema); it also takes an option whose own input is set already. The option of a boolean input has no value. The option of any other input
-// has one: "-n 5", "-n5", "--max-count=5", and with -# also "-5". An option with = sets the input to that value. An
+// has one: "-n 5", "-n5", "--max-count=5", with -# also "-5", and with -n= also "-n=5". If the input is a list, each
+// occurrence of the option adds a value. An option with = sets the input to that value. An
 // option without an input has no relevant effect and no value; with _ as the input it has a value that is ignored. If
 // an operand with = is missing, the text after the = is used. An operand with ... may occur several times, and each
 // occurrence is a separate call. The operand _ is ignored. Words after -- match the operands that are written with --.
-// A command line with any other word does not match. A pattern grants no rights.
+// If the input of an option ends with !, only lines that set it match. If the input of an operand has an enum, only
+// these words match. A command line with any other word does not match. A pattern grants no rights.
+//
+// With cagedLines: true the lines are equivalent only if the tool runs in a cage, for example because it reads settings or
+// plug-ins of its user. A hook that decides about an agent's own shell does not use such a pattern.
 //
 // # The agent's own
 //

@@ -29,6 +29,7 @@ type manifest struct {
 	InputSchema   json.RawMessage   `json:"inputSchema"`
 	Credentials   []credential      `json:"credentials,omitempty"`
 	ArgvPattern   []string          `json:"argvPattern,omitempty"`
+	CagedLines    bool              `json:"cagedLines,omitempty"`
 	Timeout       time.Duration     `json:"timeout,omitempty"` // nanoseconds
 	Env           map[string]string `json:"env,omitempty"`     // from backend and sandboxProfile
 	Preview       *preview          `json:"preview,omitempty"`
@@ -197,6 +198,7 @@ func (r *reader) capabilityFields(m *manifest, name *string, at *deferredNodes) 
 		"credentials":     r.credentialsField(&m.Credentials, at),
 		"argvPattern":     func(n ast.Node) { at.argv = n; r.argvPatternField(&m.ArgvPattern)(n) },
 		"checkout":        func(n ast.Node) { at.checkout = n },
+		"cagedLines":      r.BoolField("cagedLines", &m.CagedLines),
 		"preview":         func(n ast.Node) { at.preview = n },
 		"stdin":           func(n ast.Node) { at.stdin = n; choiceField(r, "stdin", stdins, &m.Stdin)(n) },
 		"timeout":         r.timeoutField(&m.Timeout),

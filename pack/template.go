@@ -26,6 +26,7 @@ type templatePart struct {
 	def   *string // the text if the input has no value
 	flag  string  // the word for true
 	after string  // the word that comes before the value
+	each  string  // the text before every item of a list
 	shown bool    // placeholder for the value from a preview, only in bind
 }
 
@@ -72,7 +73,7 @@ func (r *reader) readTemplate(n ast.Node, text string) argTemplate {
 		p, tail, ok := parsePlaceholder(after)
 		if !ok {
 			r.AddFault(n,
-				"%q is not a placeholder; write {{ input.x }}, {{ input.x | default: \"y\" }}, {{ input.x | flag: \"--y\" }} or {{ input.x | after: \"--\" }}", strictyaml.Clip(text))
+				"%q is not a placeholder; write {{ input.x }}, {{ input.x | default: \"y\" }}, {{ input.x | flag: \"--y\" }}, {{ input.x | after: \"--\" }} or {{ input.x | each: \"--y=\" }}", strictyaml.Clip(text))
 			return e
 		}
 		e.parts, rest = append(e.parts, p), tail
@@ -124,6 +125,9 @@ func (p *templatePart) parseFilter(s string) (rest string, ok bool) {
 	case "after":
 		p.after = word
 		ok = word != ""
+	case "each":
+		p.each = word
+		ok = word != ""
 	default:
 		return s, false
 	}
@@ -147,6 +151,8 @@ func (r *reader) checkPlaceholder(n ast.Node, e argTemplate, at int, p templateP
 		r.AddFault(n, "input.%s may be a list, which needs a separate argument", p.input)
 	case p.after != "" && !e.isPlaceholder():
 		r.AddFault(n, "after needs a separate argument")
+	case p.each != "" && (!e.isPlaceholder() || !in.hasOnlyTypes("array")):
+		r.AddFault(n, "each needs a list and a separate argument")
 	case p.flag != "" && (!e.isPlaceholder() || !in.hasOnlyTypes("boolean", "null")):
 		r.AddFault(n, "flag needs a boolean input and a separate argument")
 	case at > 0 && isOnlyDashes(e.parts[:at]) && !in.hasOnlyTypes("integer"):
@@ -259,7 +265,10 @@ func (w *argvWriter) writePlaceholder(p templatePart) error {
 	if items, ok := w.input[p.input].([]any); ok {
 		for i, item := range items {
 			v, err := w.renderScalar(fmt.Sprintf("%s/%d", p.input, i), item)
-			if err == nil {
+			switch {
+			case err == nil && p.each != "":
+				err = w.addArg(p.each+v, "")
+			case err == nil:
 				err = w.addArg(v, p.input)
 			}
 			if err != nil {

@@ -16,7 +16,7 @@ import (
 var update = flag.Bool("update", false, "write golden files anew")
 
 // lookers are the packs that query other systems.
-var lookers = []string{"kubectl", "helm", "gh", "aws", "az", "gcloud", "gcloud-aiplatform", "argocd", "terraform"}
+var lookers = []string{"gh", "aws", "az", "gcloud", "gcloud-aiplatform", "terraform"}
 
 // doers returns the capabilities of these packs that do more than query.
 func doers(t *testing.T) (ids []string) {
@@ -171,7 +171,7 @@ func TestLookersOnlyLook(t *testing.T) {
 		}
 		env[m.Pack] = j.Env
 		for _, to := range m.Reaches() {
-			if !slices.Contains([]string{"{{ input.server }}", "api.github.com:443", "*.githubusercontent.com:443", "*.blob.core.windows.net:443", "*.amazonaws.com:443", "management.azure.com:443"}, to) && !strings.HasSuffix(to, ".googleapis.com:443") {
+			if !slices.Contains([]string{"api.github.com:443", "*.githubusercontent.com:443", "*.blob.core.windows.net:443", "*.amazonaws.com:443", "management.azure.com:443"}, to) && !strings.HasSuffix(to, ".googleapis.com:443") {
 				t.Errorf("%s reaches %s", m.ID, to)
 			}
 		}
@@ -222,21 +222,6 @@ func TestLookersRefuseMore(t *testing.T) {
 		name  string
 		value any
 	}{
-		{"kubectl.get", "kind", "secrets"},
-		{"kubectl.get", "kind", "secret"},
-		{"kubectl.get", "kind", "secrets.v1."},
-		{"kubectl.get", "kind", "Secret"},
-		{"kubectl.get", "kind", "pods,secrets"},
-		{"kubectl.get", "kind", "secrets/x"},
-		{"kubectl.get", "name", "secrets/x"},
-		{"kubectl.get", "output", "jsonpath={.data}"},
-		{"kubectl.get", "output", "go-template-file=/etc/passwd"},
-		{"kubectl.get", "server", "http://kube.example.com"},
-		{"kubectl.logs", "tail", 1000000},
-		{"kubectl.logs", "pod", "web/../x"},
-		{"kubectl.explain", "field", "pods --server=x"},
-		{"helm.template", "values", ""},
-		{"helm.show", "what", "all"},
 		{"gh.api", "endpoint", "graphql"},
 		{"gh.api", "endpoint", "/graphql"},
 		{"gh.api", "endpoint", "https://evil.example.com/x"},
@@ -259,8 +244,6 @@ func TestLookersRefuseMore(t *testing.T) {
 		{"gcloud.run-services", "region", "evil.example.com/"},
 		{"gcloud-aiplatform.models-list", "region", "../x"},
 		{"gcloud-aiplatform.model-describe", "model", "projects/other/x"},
-		{"argocd.app-get", "app", "web --core"},
-		{"argocd.app-get", "server", "http://argo.example.com"},
 		{"terraform.output", "name", "-json"},
 	} {
 		m, err := catalog(t).Lookup(x.id)

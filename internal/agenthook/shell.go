@@ -71,7 +71,7 @@ func (c Config) translateCommand(k shellparse.Command, start string) (parts []pl
 	for _, m := range pack.Meanings(c.Catalog(), k.Words) {
 		// In a cage, the tool holds only what it is lent and runs only the programs there; outside, it has all rights
 		// of the user.
-		if len(m.Wants()) > 0 || len(m.Waivers()) > 0 {
+		if len(m.Wants()) > 0 || len(m.Waivers()) > 0 || m.CagedLines() {
 			continue
 		}
 		for _, in := range m.Inputs {

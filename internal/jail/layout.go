@@ -309,6 +309,10 @@ func (l *layout) emitSteps(p *plan, donate bool, limits bailey.Limits) {
 	l.addFrozenSteps(p, copies)
 	for _, target := range slices.Sorted(maps.Keys(l.binds)) {
 		b := l.binds[target]
+		if b.place != nil && len(l.lent) > 0 {
+			// A symlink to a lent file would make the tool read it under a name that the call permits.
+			b.attrs |= unix.MOUNT_ATTR_NOSYMFOLLOW
+		}
 		if from, ok := copies[target]; ok {
 			p.addStep(b.layer, inside.Bind, []uint64{0, 0, b.attrs}, from, target[1:])
 			continue

@@ -85,6 +85,30 @@ func TestGoldenPlan(t *testing.T) {
 	}
 }
 
+// TestLinksBesideLentFiles checks that the symlinks of a place are not followed if the call is lent a file, and are otherwise.
+func TestLinksBesideLentFiles(t *testing.T) {
+	for _, lent := range [][]string{nil, {"TOKEN"}} {
+		for _, donate := range []bool{false, true} {
+			l := sample()
+			l.lent = lent
+			for _, s := range composePlan(l, sampleHost(donate), samplePlanLimits, "/srv/repo").steps {
+				at := 2
+				switch s.Op {
+				case inside.Donated:
+					at = 3
+				case inside.Bind:
+				default:
+					continue
+				}
+				stays := s.N[at]&unix.MOUNT_ATTR_NOSYMFOLLOW != 0
+				if want := len(lent) > 0 && s.S[1] == "srv/repo"; stays != want {
+					t.Errorf("lent %v, %d %v: nosymfollow is %v", lent, s.Op, s.S, stays)
+				}
+			}
+		}
+	}
+}
+
 func TestDigest(t *testing.T) {
 	p := samplePlan(true)
 	was := textDigest(p.String())

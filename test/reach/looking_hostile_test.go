@@ -148,15 +148,16 @@ func TestHelmReadsItsChart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.look("helm.template", map[string]any{"chart": dir}, nil).says(t, "kind: ConfigMap")
-	w.look("helm.show", map[string]any{"chart": dir}, nil).says(t, "name: web")
+	chart := map[string]any{"dir": dir, "chart": ".", "release": "web"}
+	w.look("helm.template", chart, nil).says(t, "kind: ConfigMap")
+	w.look("helm.show", map[string]any{"dir": dir, "chart": ".", "what": "chart"}, nil).says(t, "name: web")
 	if err := os.Symlink(secret, filepath.Join(dir, "files/link")); err != nil {
 		t.Fatal(err)
 	}
 	if out := outside(t, dir, nil, helm, "template", "release", dir); !strings.Contains(out, "of the host") {
 		t.Fatalf("not live: plain helm does not follow a link:\n%s", out)
 	}
-	if r := w.look("helm.template", map[string]any{"chart": dir}, nil); strings.Contains(r.String(), "of the host") {
+	if r := w.look("helm.template", chart, nil); strings.Contains(r.String(), "of the host") {
 		t.Errorf("exit %d\n%s", r.exit.Code, r)
 	}
 }

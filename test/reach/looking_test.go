@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -231,7 +232,7 @@ func TestKubectlLooks(t *testing.T) {
 	w.look("kubectl.get", map[string]any{"kind": "pods", "name": "web-1", "output": "json", "server": at}, lent).says(t, `"name": "web-1"`)
 	w.look("kubectl.describe", map[string]any{"kind": "pods", "name": "web-1", "server": at}, lent).says(t, "web-1")
 	w.look("kubectl.logs", map[string]any{"pod": "web-1", "server": at}, lent).says(t, "the first line")
-	w.look("kubectl.events", map[string]any{"server": at}, lent).says(t, "e1")
+	w.look("kubectl.events", map[string]any{"server": at}, lent).says(t, "image pulled")
 	w.look("kubectl.api-resources", map[string]any{"server": at}, lent).says(t, "pods")
 	w.look("kubectl.contexts", nil, lent).says(t, "main")
 	s.bearer(t, "the-bearer")
@@ -240,6 +241,80 @@ func TestKubectlLooks(t *testing.T) {
 			t.Errorf("kubectl asked %s", r.what)
 		}
 	}
+}
+
+// TestKubectlWorks checks that commands which change a cluster, read a workspace or start diff work in their cages, and that
+// an output of the kubeconfig has no token.
+func TestKubectlWorks(t *testing.T) {
+	ktest.Long(t)
+	ktest.Require(t, "diff")
+	w := newWorld(t)
+	pod := kubeAnswers["GET kube.example.com/api/v1/namespaces/web/pods/web-1"]
+	answers := map[string]string{
+		"POST kube.example.com/api/v1/namespaces/web/pods":         strings.Replace(pod, "web-1", "web-2", 1),
+		"PATCH kube.example.com/api/v1/namespaces/web/pods/web-1":  pod,
+		"DELETE kube.example.com/api/v1/namespaces/web/pods/web-1": `{"kind":"Status","apiVersion":"v1","status":"Success"}`,
+	}
+	maps.Copy(answers, kubeAnswers)
+	answers["GET kube.example.com/api/v1"] = strings.Replace(answers["GET kube.example.com/api/v1"], `"kind":"Pod","verbs":[`, `"kind":"Pod","verbs":["create","patch","delete",`, 1)
+	s := w.answering(answers, "kube.example.com")
+	lent := map[string]string{"kubeconfig": w.kubeconfig("https://kube.example.com", "{token: the-bearer}")}
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"pod.yaml":           "kind: Pod\napiVersion: v1\nmetadata: {name: web-2}\nspec: {containers: [{name: main, image: x}]}\n",
+		"kustomization.yaml": "resources: [pod.yaml]\nnamePrefix: new-\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := "https://kube.example.com"
+	files := map[string]any{"dir": dir, "files": []any{"pod.yaml"}, "server": at}
+	with := func(more map[string]any) map[string]any { maps.Copy(more, files); return more }
+	w.look("kubectl.kustomize", map[string]any{"dir": dir, "path": "."}, nil).says(t, "name: new-web-2")
+	w.look("kubectl.create-files", with(map[string]any{"options": []any{"--validate=false"}}), lent).says(t, "pod/web-2 created")
+	w.look("kubectl.apply", with(map[string]any{"options": []any{"--validate=false"}}), lent).says(t, "pod/web-2 created")
+	w.look("kubectl.diff", with(map[string]any{}), lent).says(t, "+  name: web-2")
+	w.look("kubectl.label", map[string]any{"kind": "pods", "words": []any{"web-1", "a=b"}, "server": at}, lent).says(t, "pod/web-1")
+	w.look("kubectl.delete", map[string]any{"kind": "pod", "name": "web-1", "options": []any{"--wait=false"}, "server": at}, lent).says(t, `pod "web-1" deleted`)
+	w.look("kubectl.dry-run", map[string]any{"dir": dir, "verb": "create", "words": []any{"deployment", "web"}, "dryRun": "client",
+		"output": "yaml", "options": []any{"--image=nginx"}}, lent).says(t, "image: nginx")
+	s.bearer(t, "the-bearer")
+	if r := w.look("kubectl.config", map[string]any{"what": "view"}, lent); strings.Contains(r.String(), "the-bearer") || r.exit.Code != 0 {
+		t.Errorf("exit %d\n%s", r.exit.Code, r)
+	}
+
+	// a symlink does not lead to what is lent
+	for name, to := range map[string]string{"file": "/run/bailey/secrets/KUBE_CREDENTIALS", "secrets": "/run/bailey/secrets", "inner": "pod.yaml"} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		r := w.look("kubectl.dry-run", map[string]any{"dir": dir, "verb": "create", "words": []any{"configmap", "x"}, "dryRun": "client",
+			"output": "yaml", "fromFiles": []any{name}}, lent)
+		if r.exit.Code == 0 || !strings.Contains(r.String(), "too many levels of symbolic links") || strings.Contains(r.String(), "bearer") {
+			t.Errorf("%s: exit %d\n%s", name, r.exit.Code, r)
+		}
+	}
+
+	looked, err := looking()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := looked.Lookup("kubectl.apply")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	jobs, err := m.Preview(files, map[string]string{"dir": dir}, []bailey.Place{{Input: "dir", Path: dir, File: f}}, "")
+	if err != nil || len(jobs) != 1 {
+		t.Fatal(jobs, err)
+	}
+	jobs[0].Command = installed(t, "kubectl")
+	w.alone(jobs[0], nil).says(t, "name: web-2", "image: x")
 }
 
 func TestGhLooks(t *testing.T) {
