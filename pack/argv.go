@@ -112,6 +112,8 @@ func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
 			t.place++
 		case t.place < len(p.words) && (len(a) < 2 || a[0] != '-' || a == "--"):
 			return nil, false
+		case a == "--" && slices.ContainsFunc(p.tables, func(l tableOptions) bool { return l.table.open }):
+			return nil, false // the items would not show where the options end
 		case a == "--":
 			for _, word := range rest {
 				if !t.matchOperand(word, true) {
@@ -228,6 +230,12 @@ func (p pattern) matchOne(t *argvMatch, a string, rest []string) (n int, ok bool
 			}
 			t.input[l.input] = had
 			return used, true
+		}
+		// The words after an option with an unknown number of values must go to the same list.
+		if o := t.operands; len(o) > 0 && o[0].list && o[0].input == l.input && l.table.isUnlisted(a) {
+			had, _ := t.input[l.input].([]any)
+			t.input[l.input] = append(had, a)
+			return 0, true
 		}
 	}
 	return 0, false
