@@ -404,7 +404,7 @@ type Meaning struct {
 }
 
 // Meanings returns all meanings of a command line, in the order of the list. If the inputs of some of them are valid,
-// only these count.
+// only these count. If the inputs of several are invalid, the line has no meaning.
 func Meanings(list []*Capability, argv []string) (found []Meaning) {
 	if len(argv) == 0 {
 		return nil
@@ -422,6 +422,9 @@ func Meanings(list []*Capability, argv []string) (found []Meaning) {
 		if valid == fits {
 			found = append(found, Meaning{m, inputs})
 		}
+	}
+	if !fits && len(found) > 1 {
+		return nil // none of them accepts the line, and no complaint of one of them would tell why
 	}
 	return found
 }
