@@ -11,12 +11,13 @@ import (
 // optionTable lists the options of a tool that the items of an input may be. It is written as one text, for example
 // "--oneline -n= -U# --decorate[=] --output=json|yaml|jsonpath=*".
 //
-// An open table, with the word --*, also has every other long option. The number of values of such an option is not
-// known, so its items are the words as they are: the option, with or without =value, and then the words after it that
-// begin with no dash. !--name excludes an option with its abbreviations.
+// An open table, with the word --*, also has every other long option, and with -* every other option of one letter. The
+// number of values of such an option is not known, so its items are the words as they are: the option, if long with or
+// without =value, and then the words after it that begin with no dash. !--name excludes an option with its abbreviations.
 type optionTable struct {
 	list     []toolOption
-	open     bool
+	open     bool // --*
+	letters  bool // -*
 	excluded []string
 	text     string
 }
@@ -35,13 +36,13 @@ type toolOption struct {
 func parseOptionTable(text string) (*optionTable, string) {
 	t := &optionTable{text: text}
 	for _, word := range strings.Fields(text) {
-		if word == "--*" {
-			t.open = true
+		if word == "--*" || word == "-*" {
+			t.open, t.letters = t.open || word == "--*", t.letters || word == "-*"
 			continue
 		}
 		if name, excludes := strings.CutPrefix(word, "!"); excludes {
-			if !isLongName(name) {
-				return nil, fmt.Sprintf("%q excludes no long option", strictyaml.Clip(word))
+			if !isLongName(name) && !isLetterName(name) {
+				return nil, fmt.Sprintf("%q excludes no option", strictyaml.Clip(word))
 			}
 			t.excluded = append(t.excluded, name)
 			continue
@@ -81,8 +82,8 @@ func parseOptionTable(text string) (*optionTable, string) {
 	switch {
 	case len(t.list) == 0 && !t.open:
 		return nil, "it lists no option"
-	case len(t.excluded) > 0 && !t.open:
-		return nil, "it excludes options of a table without --*"
+	case (t.letters || len(t.excluded) > 0) && !t.open:
+		return nil, "it excludes options, or has -*, without --*"
 	}
 	return t, ""
 }
@@ -93,11 +94,15 @@ func isLongName(word string) bool {
 	return long && name != "" && name[0] != '-' && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
+func isLetterName(word string) bool {
+	return len(word) == 2 && word[0] == '-' && (word[1]|0x20) >= 'a' && (word[1]|0x20) <= 'z'
+}
+
 // isUnlisted reports whether a word is an option that only an open table has. An abbreviation of an option that the table
 // lists or excludes is not, because a tool may accept it.
 func (t *optionTable) isUnlisted(word string) bool {
 	name, _, _ := strings.Cut(word, "=")
-	return t.open && isLongName(name) &&
+	return t.open && (isLongName(name) || t.letters && isLetterName(word)) &&
 		!slices.ContainsFunc(t.excluded, func(no string) bool { return strings.HasPrefix(no, name) }) &&
 		!slices.ContainsFunc(t.list, func(o toolOption) bool { return strings.HasPrefix(o.name, name) })
 }
