@@ -19,7 +19,14 @@ var update = flag.Bool("update", false, "write golden files anew")
 var lookers = []string{"kubectl", "helm", "gh", "aws", "az", "gcloud", "gcloud-aiplatform", "argocd", "terraform"}
 
 // doers are the capabilities of these packs that do more than query.
-var doers = []string{"gh.clone", "gh.push"}
+var doers = []string{"gh.clone", "gh.push", "aws.change", "aws.access", "aws.destroy", "aws.save", "aws.s3-upload", "aws.s3-download",
+	"aws.s3-copy", "aws.s3-replace", "aws.s3-replace-local", "gcloud.change", "gcloud.access", "gcloud.destroy", "gcloud.key-create",
+	"gcloud.settings", "gcloud.storage-upload", "gcloud.storage-download", "gcloud.storage-copy", "gcloud.storage-replace", "az.change",
+	"az.access", "az.destroy", "az.settings", "az.save"}
+
+// general are the packs of which a command line means a capability of general form: their other capabilities, with inputs of
+// their own, stand for no line.
+var general = []string{"aws", "az", "gcloud", "gcloud-aiplatform"}
 
 func lookersOf(t *testing.T) []*pack.Capability { return of(t, lookers) }
 
@@ -155,7 +162,8 @@ func TestLookersOnlyLook(t *testing.T) {
 	for _, m := range lookersOf(t) {
 		j := m.Job(nil, nil)
 		writes := slices.ContainsFunc(m.PathInputs(), func(in pack.PathInput) bool { return in.Write })
-		if writes || m.SideEffect != pack.ReadOnly || m.Reversibility != pack.NothingDone || len(j.Exec) > 0 || (len(m.ArgvPattern()) == 0) != (len(m.PathInputs()) > 0) {
+		if writes || m.SideEffect != pack.ReadOnly || m.Reversibility != pack.NothingDone || len(j.Exec) > 0 ||
+			!slices.Contains(general, m.Pack) && (len(m.ArgvPattern()) == 0) != (len(m.PathInputs()) > 0) {
 			t.Errorf("%s: %s, %s, executes %q, stands for %q", m.ID, m.SideEffect, m.Reversibility, j.Exec, m.ArgvPattern())
 		}
 		if first, ok := env[m.Pack]; ok && !slices.Equal(first, j.Env) {
@@ -163,7 +171,10 @@ func TestLookersOnlyLook(t *testing.T) {
 		}
 		env[m.Pack] = j.Env
 		for _, to := range m.Reaches() {
-			if !slices.Contains([]string{"{{ input.server }}", "api.github.com:443", "*.amazonaws.com:443", "management.azure.com:443"}, to) && !strings.HasSuffix(to, ".googleapis.com:443") {
+			if !slices.Contains([]string{"{{ input.server }}", "api.github.com:443", "*.amazonaws.com:443", "management.azure.com:443",
+				"graph.microsoft.com:443", "login.microsoftonline.com:443", "*.vault.azure.net:443", "*.blob.core.windows.net:443",
+				"*.queue.core.windows.net:443", "*.table.core.windows.net:443", "*.file.core.windows.net:443", "*.azurecr.io:443",
+				"*.scm.azurewebsites.net:443", "api.loganalytics.io:443"}, to) && !strings.HasSuffix(to, ".googleapis.com:443") {
 				t.Errorf("%s reaches %s", m.ID, to)
 			}
 		}
@@ -241,6 +252,14 @@ func TestLookersRefuseMore(t *testing.T) {
 		{"aws.ec2-instances", "region", "@evil"},
 		{"aws.s3-list", "address", "/etc/passwd"},
 		{"aws.eks-cluster", "output", "yaml-stream"},
+		{"aws.read", "service", "s3cmd"},
+		{"aws.read", "operation", "delete-object"},
+		{"aws.read", "profile", "--debug"},
+		{"aws.s3-cat", "from", "http://b/k"},
+		{"gcloud.read", "group", "docker"},
+		{"gcloud.read", "verb", "list/../delete"},
+		{"az.read", "kind", "delete"},
+		{"az.rest-get", "url", "https://management.azure.com@evil.example.com/"},
 		{"az.vm-list", "subscription", "../x"},
 		{"az.resource-show", "id", "/subscriptions/11111111-2222-3333-4444-555555555555/../../x"},
 		{"az.resource-show", "id", "@evil.example.com/subscriptions/x"},
