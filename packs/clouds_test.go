@@ -1,11 +1,14 @@
 package packs_test
 
 import (
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"mvdan.cc/sh/v3/shell"
 
+	"bailey/internal/ktest"
 	"bailey/pack"
 )
 
@@ -190,3 +193,53 @@ az.about az --version
 - az interactive
 - az login
 `
+
+// TestCloudToolsAnswerTheSame checks that the tools give the same answer, or the same complaint, to a line and to the call that
+// it means. None of the lines needs an account.
+func TestCloudToolsAnswerTheSame(t *testing.T) {
+	ktest.Long(t)
+	dir := t.TempDir()
+	for tool, sample := range map[string]struct {
+		start []string // of a line
+		skip  int      // of the words of a call, which start the tool as well
+		lines string
+	}{
+		"/usr/bin/aws": {[]string{"/usr/bin/aws"}, 0, awsSame},
+		"/usr/lib/google-cloud-sdk/platform/bundledpythonunix/bin/python3": {[]string{
+			"/usr/lib/google-cloud-sdk/platform/bundledpythonunix/bin/python3", "-S", "/usr/lib/google-cloud-sdk/lib/gcloud.py"}, 2, gcloudSame},
+	} {
+		if _, err := os.Stat(tool); err != nil {
+			t.Logf("not compared: %v", err)
+			continue
+		}
+		for line := range strings.Lines(sample.lines) {
+			words, err := shell.Fields(line, nil)
+			if err != nil || len(words) == 0 {
+				continue
+			}
+			found := pack.Meanings(catalog(t).All(), words)
+			if len(found) != 1 || len(found[0].Inputs) != 1 {
+				t.Errorf("%s: %d meanings", line, len(found))
+				continue
+			}
+			j := job(t, found[0].ID, found[0].Inputs[0], nil)
+			env := slices.Concat([]string{"PATH=/usr/bin:/bin", "HOME=" + dir}, j.Env, []string{"CLOUDSDK_CONFIG=" + dir, "AWS_SHARED_CREDENTIALS_FILE=/dev/null"})
+			got := outputOf(t, dir, env, sample.start[0], slices.Concat(sample.start[1:], j.Args[sample.skip:])...)
+			if want := outputOf(t, dir, env, sample.start[0], slices.Concat(sample.start[1:], words[1:])...); got != want || got == "" {
+				t.Errorf("%s:\n%s\nwant\n%s", line, got, want)
+			}
+		}
+	}
+}
+
+const (
+	awsSame = `
+aws ec2 describe-vpcs --generate-cli-skeleton output --query 'Vpcs[].VpcId' --output text
+aws --region eu-west-1 ec2 describe-instances --instance-ids i-1 --query x i-2 --generate-cli-skeleton
+aws --output yaml ec2 terminate-instances --generate-cli-skeleton output --instance-ids i-1 i-2
+`
+	gcloudSame = `
+gcloud --format=json config list
+gcloud --project my-project compute instances delete web --zone europe-west1-b --format json
+`
+)
