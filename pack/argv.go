@@ -120,6 +120,8 @@ func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
 			t.place++
 		case t.place < len(p.words) && (len(a) < 2 || a[0] != '-' || a == "--"):
 			return nil, false
+		case a == "--" && slices.ContainsFunc(p.tables, func(l tableOptions) bool { return l.table.open }):
+			return nil, false // the items would not show where the options end
 		case a == "--":
 			for _, word := range rest {
 				if !t.matchOperand(word, true) {
@@ -238,6 +240,12 @@ func (p pattern) matchOne(t *argvMatch, a string, rest []string) (n int, ok bool
 			}
 			t.input[l.input] = had
 			return used, true
+		}
+		// The words after an option with an unknown number of values must go to the same list.
+		if o := t.operands; len(o) > 0 && o[0].list && o[0].input == l.input && l.table.isUnlisted(a) {
+			had, _ := t.input[l.input].([]any)
+			t.input[l.input] = append(had, a)
+			return 0, true
 		}
 	}
 	return 0, false
@@ -425,7 +433,7 @@ type Meaning struct {
 }
 
 // Meanings returns all meanings of a command line, in the order of the list. If the inputs of some of them are valid,
-// only these count.
+// only these count. If the inputs of several are invalid, the line has no meaning.
 func Meanings(list []*Capability, argv []string) (found []Meaning) {
 	if len(argv) == 0 {
 		return nil
@@ -443,6 +451,9 @@ func Meanings(list []*Capability, argv []string) (found []Meaning) {
 		if valid == fits {
 			found = append(found, Meaning{m, inputs})
 		}
+	}
+	if !fits && len(found) > 1 {
+		return nil // none of them accepts the line, and no complaint of one of them would tell why
 	}
 	return found
 }

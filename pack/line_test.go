@@ -35,6 +35,10 @@ func TestMeanings(t *testing.T) {
 		{"git merge -s evil main", "", "git.merge"}, // git would run git-merge-evil
 		{"git format-patch -o /tmp HEAD", "", "git.format-patch"},
 		{"no-such x", "", ""},
+		{"aws ec2 describe-vpcs --filters a b --query x", "aws.read", "aws.read"},
+		{"aws --no-such-option x ec2 describe-vpcs", "", "aws.read"}, // it may have a value
+		{"aws ec2 describe-vpcs -- x", "", "aws.read"},
+		{"aws ec2 no-such", "", "aws.read"}, // several refuse it
 	} {
 		argv := strings.Fields(c.line)
 		var ids, near []string
@@ -59,7 +63,8 @@ func TestMeanings(t *testing.T) {
 // FuzzMeanings checks that no command line breaks the matcher, and that an unknown option is not ignored.
 func FuzzMeanings(f *testing.F) {
 	list := builtin(f)
-	for _, line := range []string{"git\x00status", "git\x00log\x00-5", "git\x00commit\x00-m\x00a\nb\x00--\x00-x", "git\x00add\x00--\x00-u", "docker\x00run\x00-it", "git\x00log\x00-", "\x00", "git\x00log\x00--format="} {
+	for _, line := range []string{"git\x00status", "git\x00log\x00-5", "git\x00commit\x00-m\x00a\nb\x00--\x00-x", "git\x00add\x00--\x00-u", "docker\x00run\x00-it", "git\x00log\x00-", "\x00", "git\x00log\x00--format=",
+		"aws\x00ec2\x00describe-vpcs\x00--no-such-option\x00x", "gcloud\x00--no-such-option\x00projects\x00list", "az\x00vm\x00list\x00-d\x00--\x00x"} {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {

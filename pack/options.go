@@ -10,9 +10,16 @@ import (
 
 // optionTable lists the options of a tool that the items of an input may be. It is written as one text, for example
 // "--oneline -n= -U# --decorate[=] --output=json|yaml|jsonpath=*".
+//
+// An open table, with the word --*, also has every other long option, and with -* every other option of one letter. The
+// number of values of such an option is not known, so its items are the words as they are: the option, if long with or
+// without =value, and then the words after it that begin with no dash. !--name excludes an option with its abbreviations.
 type optionTable struct {
-	list []toolOption
-	text string
+	list     []toolOption
+	open     bool // --*
+	letters  bool // -*
+	excluded []string
+	text     string
 }
 
 // toolOption is one option. A value is attached in an item: --name=value, or -nvalue for a name of one letter.
@@ -29,6 +36,17 @@ type toolOption struct {
 func parseOptionTable(text string) (*optionTable, string) {
 	t := &optionTable{text: text}
 	for _, word := range strings.Fields(text) {
+		if word == "--*" || word == "-*" {
+			t.open, t.letters = t.open || word == "--*", t.letters || word == "-*"
+			continue
+		}
+		if name, excludes := strings.CutPrefix(word, "!"); excludes {
+			if !isLongName(name) && !isLetterName(name) {
+				return nil, fmt.Sprintf("%q excludes no option", strictyaml.Clip(word))
+			}
+			t.excluded = append(t.excluded, name)
+			continue
+		}
 		var o toolOption
 		end := strings.IndexAny(word, "=[#")
 		if end < 0 {
@@ -61,10 +79,32 @@ func parseOptionTable(text string) (*optionTable, string) {
 		}
 		t.list = append(t.list, o)
 	}
-	if len(t.list) == 0 {
+	switch {
+	case len(t.list) == 0 && !t.open:
 		return nil, "it lists no option"
+	case (t.letters || len(t.excluded) > 0) && !t.open:
+		return nil, "it excludes options, or has -*, without --*"
 	}
 	return t, ""
+}
+
+// isLongName reports whether a word is two dashes and a name in lower-case letters, digits and dashes.
+func isLongName(word string) bool {
+	name, long := strings.CutPrefix(word, "--")
+	return long && name != "" && name[0] != '-' && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+func isLetterName(word string) bool {
+	return len(word) == 2 && word[0] == '-' && (word[1]|0x20) >= 'a' && (word[1]|0x20) <= 'z'
+}
+
+// isUnlisted reports whether a word is an option that only an open table has. An abbreviation of an option that the table
+// lists or excludes is not, because a tool may accept it.
+func (t *optionTable) isUnlisted(word string) bool {
+	name, _, _ := strings.Cut(word, "=")
+	return t.open && (isLongName(name) || t.letters && isLetterName(word)) &&
+		!slices.ContainsFunc(t.excluded, func(no string) bool { return strings.HasPrefix(no, name) }) &&
+		!slices.ContainsFunc(t.list, func(o toolOption) bool { return strings.HasPrefix(o.name, name) })
 }
 
 func (t *optionTable) findOption(name string) *toolOption {
@@ -147,6 +187,9 @@ func (t *optionTable) readWord(word string, rest []string) (items []string, used
 
 // faultOf returns the reason why an item of the input is not permitted, or "".
 func (t *optionTable) faultOf(item string) string {
+	if t.open && (!strings.HasPrefix(item, "-") || t.isUnlisted(item)) {
+		return ""
+	}
 	if items, _ := t.readWord(item, nil); len(items) == 1 && items[0] == item {
 		return ""
 	}

@@ -84,3 +84,27 @@ func FuzzOptionTable(f *testing.F) {
 		}
 	})
 }
+
+// TestOpenTable checks which words an open table has as items.
+func TestOpenTable(t *testing.T) {
+	table, wrong := parseOptionTable("--* -* !--endpoint-url !-h --query= -o=a|b --quiet")
+	if wrong != "" {
+		t.Fatal(wrong)
+	}
+	for _, item := range []string{"--any", "--any-1=x y", "--any=", "-n", "-A", "word", "a=-b", "--query=-x", "-oa", "--quiet", "--endpoint-url-2"} {
+		if fault := table.faultOf(item); fault != "" {
+			t.Errorf("the item %q %s", item, fault)
+		}
+	}
+	for _, item := range []string{"-", "--", "---x", "-h", "--endpoint-url", "--endpoint-url=x", "--endpoint", "--end=x", "--e", "--query", "--quer=x", "--qu",
+		"-oc", "-o", "-nx", "-1", "-n=x", "--Any", "--a.b", "--any\n"} {
+		if table.faultOf(item) == "" {
+			t.Errorf("the item %q is taken", item)
+		}
+	}
+	for _, text := range []string{"-*", "--all !--none", "--* !none", "--* !--", "--* !-xy", "--* --a --a"} {
+		if _, wrong := parseOptionTable(text); wrong == "" {
+			t.Errorf("the table %q is taken", text)
+		}
+	}
+}

@@ -251,7 +251,11 @@
 //	  options: "--all -n# --since= --out=json|path=* --color[=] --merged[+] -#"
 //	                   the value is one option of this list, with its value in the same word: --since=x, -n5. After the
 //	                   name, = requires a value, # a number, =a|b* one of these (* is any ending), [=] permits a value,
-//	                   [+] as well, which on a command line may be the next word; -# is a number after a dash
+//	                   [+] as well, which on a command line may be the next word; -# is a number after a dash.
+//	                   With --* the value may also be any other long option in lower case (with -* also one of one letter),
+//	                   or a word that begins with no dash: one item is then one word, and the items keep their order.
+//	                   !--name excludes an option and its abbreviations. In argvPattern such an option may stand where the list is the next operand:
+//	                   tool [verb] {... args} [args]
 //
 // # Bundles
 //

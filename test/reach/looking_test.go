@@ -363,12 +363,17 @@ func TestAwsLooks(t *testing.T) {
 	w.look("aws.caller-identity", map[string]any{"region": "eu-west-1"}, lent).says(t, "123456789012")
 	w.look("aws.ec2-instances", map[string]any{"region": "eu-west-1", "query": "Reservations[].Instances[].InstanceId", "output": "text"}, lent).says(t, "i-1")
 	w.look("aws.s3-list", map[string]any{"region": "eu-west-1"}, lent).says(t, "the-bucket")
+	// The sections of the lent file also have a region.
+	lent["aws-credentials"] += "region = eu-west-1\n" + strings.Replace(lent["aws-credentials"], "[default]", "[dev]", 1) + "region = eu-west-1\n"
+	w.look("aws.read", map[string]any{"service": "s3", "operation": "ls"}, lent).says(t, "the-bucket")
+	w.look("aws.read", map[string]any{"service": "ec2", "operation": "describe-instances", "profile": "dev",
+		"args": `["--filters", "Name=tag:a,Values=b", "--query=Reservations[].Instances[].InstanceId", "--output=text"]`}, lent).says(t, "i-1")
 	for _, r := range s.requests() {
 		if auth := r.header.Get("Authorization"); !strings.HasPrefix(auth, "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/") || r.header.Get("X-Amz-Security-Token") != "the-session" {
 			t.Errorf("%s with %q", r.what, auth)
 		}
 	}
-	if n := len(s.requests()); n != 3 {
+	if n := len(s.requests()); n != 5 {
 		t.Errorf("%d requests: %v", n, s.requests())
 	}
 }
@@ -396,6 +401,7 @@ func TestGcloudLooks(t *testing.T) {
 	}, "cloudresourcemanager.googleapis.com", "logging.googleapis.com", "europe-west1-aiplatform.googleapis.com")
 	lent := map[string]string{"gcloud-token": "the-bearer"}
 	w.look("gcloud.projects-list", nil, lent).says(t, "the-project")
+	w.look("gcloud.read", map[string]any{"group": "projects", "verb": "list", "args": `["--format=value(projectId)"]`}, lent).says(t, "the-project")
 	w.look("gcloud.logging-read", map[string]any{"project": "the-project", "filter": "severity>=ERROR"}, lent).says(t, "the entry")
 	w.look("gcloud-aiplatform.models-list", map[string]any{"project": "the-project", "region": "europe-west1"}, lent).says(t, "the model")
 	s.bearer(t, "the-bearer")
