@@ -40,6 +40,7 @@ type operand struct {
 	def   *string
 	many  bool // any number of words, with one call for each
 	list  bool // the input is a list of words
+	rest  bool // the input is a list of all words from the first that is no option, or that follows another operand
 }
 
 // maxMany limits the calls that one command line can mean.
@@ -93,7 +94,8 @@ type argvMatch struct {
 	several  []string
 	operands []operand
 	after    []operand
-	place    int // how many of the pattern's words were found
+	place    int  // how many of the pattern's words were found
+	began    bool // an operand was found
 }
 
 func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
@@ -112,6 +114,13 @@ func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
 			t.place++
 		case t.place < len(p.words) && (len(a) < 2 || a[0] != '-' || a == "--"):
 			return nil, false
+		case t.takesRest(a):
+			for _, word := range append([]string{a}, rest...) {
+				if !t.matchOperand(word, false) {
+					return nil, false
+				}
+			}
+			return t.buildInputs()
 		case a == "--":
 			for _, word := range rest {
 				if !t.matchOperand(word, true) {
@@ -130,6 +139,11 @@ func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
 		}
 	}
 	return t.buildInputs()
+}
+
+// takesRest reports whether a word and all that follow belong to a program that the tool starts.
+func (t *argvMatch) takesRest(word string) bool {
+	return len(t.operands) > 0 && t.operands[0].rest && (t.began || len(word) < 2 || word[0] != '-')
 }
 
 // sameProgram reports whether a word starts the named program, which may have the usual system path.
@@ -258,6 +272,7 @@ func (t *argvMatch) matchOperand(word string, after bool) bool {
 		return false
 	}
 	o := (*from)[0]
+	t.began = true
 	if o.list {
 		had, _ := t.input[o.input].([]any)
 		t.input[o.input] = append(had, word)
@@ -373,6 +388,7 @@ func (p *pattern) readOperand(item string, s *schema) string {
 		to, item = &p.after, after
 	}
 	var o operand
+	item, o.rest = strings.CutPrefix(item, "+ ")
 	item, o.many = strings.CutSuffix(item, "...")
 	name, def, given := strings.Cut(item, "=")
 	if o.input = name; given {
@@ -384,6 +400,9 @@ func (p *pattern) readOperand(item string, s *schema) string {
 		return "no input is called " + safeText(name)
 	default:
 		o.list = in.hasOnlyTypes("array")
+	}
+	if o.rest && !o.list {
+		return "[+ " + safeText(name) + "] wants a list"
 	}
 	*to = append(*to, o)
 	return ""

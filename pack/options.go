@@ -11,8 +11,9 @@ import (
 // optionTable lists the options of a tool that the items of an input may be. It is written as one text, for example
 // "--oneline -n= -U# --decorate[=] --output=json|yaml|jsonpath=*".
 type optionTable struct {
-	list []toolOption
-	text string
+	list  []toolOption
+	text  string
+	flags bool // the tool reads options as package flag of Go does
 }
 
 // toolOption is one option. A value is attached in an item: --name=value, or -nvalue for a name of one letter.
@@ -20,7 +21,8 @@ type toolOption struct {
 	name     string
 	value    bool     // the option has a value
 	optional bool     // the value may be missing; if present, it is attached
-	next     bool     // the value of a command line is also the next word, if there is one
+	next     bool     // the value of a command line is also the next word, if there is one; a number only if it is one
+	equals   bool     // the value is joined with =, also to a name of one letter
 	number   bool     // the value is a decimal number
 	values   []string // permitted values; a trailing * permits any ending; empty permits all
 }
@@ -29,6 +31,10 @@ type toolOption struct {
 func parseOptionTable(text string) (*optionTable, string) {
 	t := &optionTable{text: text}
 	for _, word := range strings.Fields(text) {
+		if word == "-=" && !t.flags {
+			t.flags = true
+			continue
+		}
 		var o toolOption
 		end := strings.IndexAny(word, "=[#")
 		if end < 0 {
@@ -39,8 +45,8 @@ func parseOptionTable(text string) (*optionTable, string) {
 		case rest == "":
 		case rest == "#":
 			o.value, o.number = true, true
-		case rest == "[=]" || rest == "[+]":
-			o.value, o.optional, o.next = true, true, rest == "[+]"
+		case rest == "[=]" || rest == "[+]" || rest == "[#]":
+			o.value, o.optional, o.next, o.number = true, true, rest != "[=]", rest == "[#]"
 		case rest[0] == '=':
 			o.value = true
 			if rest == "=#" {
@@ -49,7 +55,7 @@ func parseOptionTable(text string) (*optionTable, string) {
 				o.values = strings.Split(rest[1:], "|")
 			}
 		default:
-			return nil, fmt.Sprintf("%q is no option: write --flag, --name=, --name=a|b*, --name=#, --name[=], --name[+] or -n#", strictyaml.Clip(word))
+			return nil, fmt.Sprintf("%q is no option: write --flag, --name=, --name=a|b*, --name=#, --name[=], --name[+], -n# or -n[#]", strictyaml.Clip(word))
 		}
 		switch bare := o.name == "-" && o.number; {
 		case !bare && (len(o.name) < 2 || o.name[0] != '-' || o.name == "--"):
@@ -63,6 +69,9 @@ func parseOptionTable(text string) (*optionTable, string) {
 	}
 	if len(t.list) == 0 {
 		return nil, "it lists no option"
+	}
+	for i := range t.list {
+		t.list[i].equals = t.flags
 	}
 	return t, ""
 }
@@ -87,7 +96,7 @@ func (o *toolOption) joinValue(value string) string {
 		return value == p || any && strings.HasPrefix(value, start)
 	}):
 		return ""
-	case o.isShort() || o.name == "-":
+	case (o.isShort() || o.name == "-") && !o.equals:
 		return o.name + value
 	}
 	return o.name + "=" + value
@@ -99,6 +108,9 @@ func (t *optionTable) readWord(word string, rest []string) (items []string, used
 	if !strings.HasPrefix(word, "-") {
 		return nil, 0
 	}
+	if t.flags {
+		return t.readFlag(word, rest)
+	}
 	name, value, joined := strings.Cut(word, "=")
 	if o := t.findOption(word); o != nil && !joined {
 		switch {
@@ -107,6 +119,9 @@ func (t *optionTable) readWord(word string, rest []string) (items []string, used
 		case len(rest) > 0:
 			if item := o.joinValue(rest[0]); item != "" {
 				return []string{item}, 1
+			}
+			if o.optional && o.number {
+				return []string{word}, 0
 			}
 		}
 		return nil, 0
@@ -143,6 +158,30 @@ func (t *optionTable) readWord(word string, rest []string) (items []string, used
 		return append(items, item), used
 	}
 	return items, used
+}
+
+// readFlag reads the option that begins with word, as package flag of Go does: one dash or two, never several letters in
+// one word, and a value after = or in the next word.
+func (t *optionTable) readFlag(word string, rest []string) (items []string, used int) {
+	name, value, joined := strings.Cut(word, "=")
+	if strings.HasPrefix(name, "--") {
+		name = name[1:]
+	}
+	switch o := t.findOption(name); {
+	case o == nil:
+	case joined && o.value:
+		if item := o.joinValue(value); item != "" {
+			return []string{item}, 0
+		}
+	case joined:
+	case !o.value || o.optional:
+		return []string{name}, 0
+	case len(rest) > 0:
+		if item := o.joinValue(rest[0]); item != "" {
+			return []string{item}, 1
+		}
+	}
+	return nil, 0
 }
 
 // faultOf returns the reason why an item of the input is not permitted, or "".

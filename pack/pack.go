@@ -187,7 +187,8 @@
 // option without an input has no relevant effect and no value; with _ as the input it has a value that is ignored. If
 // an operand with = is missing, the text after the = is used. An operand with ... may occur several times, and each
 // occurrence is a separate call. The operand _ is ignored. Words after -- match the operands that are written with --.
-// A command line with any other word does not match. A pattern grants no rights.
+// The operand [+ words] takes the rest of the line, options too, from the first word that is no option or that follows
+// another operand. A command line with any other word does not match. A pattern grants no rights.
 //
 // # The agent's own
 //
@@ -231,7 +232,9 @@
 //	  options: "--all -n# --since= --out=json|path=* --color[=] --merged[+] -#"
 //	                   the value is one option of this list, with its value in the same word: --since=x, -n5. After the
 //	                   name, = requires a value, # a number, =a|b* one of these (* is any ending), [=] permits a value,
-//	                   [+] as well, which on a command line may be the next word; -# is a number after a dash
+//	                   [+] as well, which on a command line may be the next word, [#] a number, also as the next
+//	                   word; -# is a number after a dash. With -= in the list, options are read as package flag of
+//	                   Go does: -o=x and --o=x, and no letters joined
 //
 // # Bundles
 //
