@@ -158,6 +158,9 @@ func (p pattern) matchOption(t *argvMatch, a string, rest []string) (n int, ok b
 			return n, ok
 		}
 	}
+	if slices.ContainsFunc(p.tables, func(l tableOptions) bool { return l.place == t.place && l.table.flags }) {
+		return 0, false // package flag of Go knows no joined letters
+	}
 	// several short options in one word: the text after the first one with a value is its value (getopt(3))
 	for at := 1; at < len(a); at++ {
 		letter, left := "-"+a[at:at+1], a[at+1:]

@@ -102,7 +102,8 @@ func TestPatternRefused(t *testing.T) {
 
 // TestRestOfLine checks which words an operand takes that takes the rest of the line.
 func TestRestOfLine(t *testing.T) {
-	s := &schema{props: map[string]*rule{"program": {Type: []string{"string"}}, "words": {Type: []string{"array"}},
+	flags, _ := parseOptionTable("-= -o= -v")
+	s := &schema{props: map[string]*rule{"flags": {Type: []string{"array"}, Items: &rule{options: flags}}, "program": {Type: []string{"string"}}, "words": {Type: []string{"array"}},
 		"quiet": {Type: []string{"boolean"}}}}
 	for _, c := range []struct{ pattern, line, want string }{
 		{"run {-q quiet} [+ words]", "run -q a -q -- b", `{"quiet":true,"words":["a","-q","--","b"]}`},
@@ -114,6 +115,9 @@ func TestRestOfLine(t *testing.T) {
 		{"run {-q quiet} [program] [+ words]", "run -q a", `{"program":"a","quiet":true}`},
 		{"run {-q quiet} -m [program] [+ words]", "run -q -m a -m", `{"program":"a","quiet":true,"words":["-m"]}`},
 		{"run {-q quiet} -m [program] [+ words]", "run -m -q a", ""},
+		{"go {... flags} [+ words]", "go -o x a", `{"flags":["-o=x"],"words":["a"]}`},
+		{"go {... flags} [+ words]", "go -overlay x", ""},
+		{"go {... flags} [+ words]", "go -vv x", ""},
 	} {
 		p, wrong := readPattern(c.pattern, s)
 		if wrong != "" {
