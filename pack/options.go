@@ -24,6 +24,7 @@ type toolOption struct {
 	next     bool     // the value of a command line is also the next word, if there is one; a number only if it is one
 	equals   bool     // the value is joined with =, also to a name of one letter
 	number   bool     // the value is a decimal number
+	subpath  bool     // the value is a relative path below the working directory, or /dev/null
 	values   []string // permitted values; a trailing * permits any ending; empty permits all
 }
 
@@ -51,11 +52,13 @@ func parseOptionTable(text string) (*optionTable, string) {
 			o.value = true
 			if rest == "=#" {
 				o.number = true
+			} else if rest == "=./" {
+				o.subpath = true
 			} else if len(rest) > 1 {
 				o.values = strings.Split(rest[1:], "|")
 			}
 		default:
-			return nil, fmt.Sprintf("%q is no option: write --flag, --name=, --name=a|b*, --name=#, --name[=], --name[+], -n# or -n[#]", strictyaml.Clip(word))
+			return nil, fmt.Sprintf("%q is no option: write --flag, --name=, --name=a|b*, --name=#, --name=./, --name[=], --name[+], -n# or -n[#]", strictyaml.Clip(word))
 		}
 		switch bare := o.name == "-" && o.number; {
 		case !bare && (len(o.name) < 2 || o.name[0] != '-' || o.name == "--"):
@@ -90,6 +93,8 @@ func (o *toolOption) isShort() bool { return len(o.name) == 2 && o.name[0] == '-
 func (o *toolOption) joinValue(value string) string {
 	switch {
 	case o.number && (value == "" || strings.Trim(value, "0123456789") != ""):
+		return ""
+	case o.subpath && value != "/dev/null" && !isSubpath(value):
 		return ""
 	case len(o.values) > 0 && !slices.ContainsFunc(o.values, func(p string) bool {
 		start, any := strings.CutSuffix(p, "*")

@@ -69,7 +69,7 @@ func TestOptionTable(t *testing.T) {
 
 // TestOptionTableOfGo checks how words become items if the tool reads options as package flag of Go does.
 func TestOptionTableOfGo(t *testing.T) {
-	table, wrong := parseOptionTable("-= -v -o= -p=# -run= -json[=] -mod=mod|vendor")
+	table, wrong := parseOptionTable("-= -v -o= -p=# -run= -json[=] -mod=mod|vendor -trace=./")
 	if wrong != "" {
 		t.Fatal(wrong)
 	}
@@ -84,6 +84,10 @@ func TestOptionTableOfGo(t *testing.T) {
 		{"-json x", "-json", "x"},
 		{"-json=Dir", "-json=Dir", ""},
 		{"-mod vendor", "-mod=vendor", ""},
+		{"-trace a/b", "-trace=a/b", ""},
+		{"-trace /dev/null", "-trace=/dev/null", ""},
+		{"-trace=/etc/x", "", ""},
+		{"-trace a/../../x", "", "a/../../x"},
 		{"-obin/x", "", ""},
 		{"-vv", "", ""},
 		{"-v=true", "", ""},

@@ -231,7 +231,7 @@
 //	  allow: [option]  values may start with -: they are options of a program that can do anything in any case
 //	  options: "--all -n# --since= --out=json|path=* --color[=] --merged[+] -#"
 //	                   the value is one option of this list, with its value in the same word: --since=x, -n5. After the
-//	                   name, = requires a value, # a number, =a|b* one of these (* is any ending), [=] permits a value,
+//	                   name, = requires a value, # a number, =./ a relative path as format subpath or /dev/null, =a|b* one of these (* is any ending), [=] permits a value,
 //	                   [+] as well, which on a command line may be the next word, [#] a number, also as the next
 //	                   word; -# is a number after a dash. With -= in the list, options are read as package flag of
 //	                   Go does: -o=x and --o=x, and no letters joined

@@ -49,6 +49,9 @@ const buildingLines = `
 go build -trimpath -ldflags '-s -w' -o out/tool ./tool => go.build mutating
 go build -C svc ./... => go.build mutating
 go build -toolexec ./wrap . => nothing
+go build -o /tmp/tool ./tool => nothing
+go build -o /dev/null ./... => go.build mutating
+go test -coverprofile ../c.out ./... => nothing
 go build -overlay o.json . => nothing
 go -C ../other build . => nothing
 go test -count 1 -run 'Test(A|B)' ./store -golden => go.test mutating
@@ -99,6 +102,8 @@ make -j => make.run mutating
 make -f ../Makefile => nothing
 make -C/tmp all => nothing
 make -I inc V=1 => make.run mutating
+make menuconfig => nothing
+make test shell => nothing
 make --eval='x:;true' => nothing
 make SHELL=/bin/true all => nothing
 make all .SHELLFLAGS=-x => nothing
@@ -117,6 +122,8 @@ pip install --config-settings x=y . => nothing
 pip --python /tmp/python list => nothing
 pip download -r ../requirements.txt => nothing
 pip download --no-binary :all: x => nothing
+pip install -r ../requirements.txt => nothing
+pip install -t /tmp/lib rich => nothing
 pip uninstall rich => nothing
 pip uninstall -qy rich => pip.uninstall destructive
 pip cache remove rich => pip.cache-clear destructive
@@ -147,6 +154,9 @@ uv run --with httpx python -c 1 => uv.python mutating
 uv run python3.12 => nothing
 uv run python -m IPython => nothing
 uv run zsh => nothing
+uv run --directory .. pytest => nothing
+uv export -o /tmp/r.txt => nothing
+uv run manage.py flush => nothing
 uv run --config-file /tmp/uv.toml x => nothing
 uv sync --default-index https://example.org/ => nothing
 uv pip install --index https://example.org/ x => nothing
