@@ -43,6 +43,7 @@ type operand struct {
 	many  bool // any number of words, with one call for each
 	list  bool // the input is a list of words
 	enum  []any
+	rest  bool // the input is a list of all words from the first that is no option, or that follows another operand
 }
 
 // maxMany limits the calls that one command line can mean.
@@ -101,7 +102,8 @@ type argvMatch struct {
 	musts    []string
 	operands []operand
 	after    []operand
-	place    int // how many of the pattern's words were found
+	place    int  // how many of the pattern's words were found
+	began    bool // an operand was found
 }
 
 func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
@@ -122,6 +124,13 @@ func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
 			return nil, false
 		case a == "--" && slices.ContainsFunc(p.tables, func(l tableOptions) bool { return l.table.open }):
 			return nil, false // the items would not show where the options end
+		case t.takesRest(a):
+			for _, word := range append([]string{a}, rest...) {
+				if !t.matchOperand(word, false) {
+					return nil, false
+				}
+			}
+			return t.buildInputs()
 		case a == "--":
 			for _, word := range rest {
 				if !t.matchOperand(word, true) {
@@ -142,6 +151,11 @@ func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
 	return t.buildInputs()
 }
 
+// takesRest reports whether a word and all that follow belong to a program that the tool starts.
+func (t *argvMatch) takesRest(word string) bool {
+	return len(t.operands) > 0 && t.operands[0].rest && (t.began || len(word) < 2 || word[0] != '-')
+}
+
 // sameProgram reports whether a word starts the named program, which may have the usual system path.
 func sameProgram(word, name string) bool {
 	return word == name || word == "/usr/bin/"+name || word == "/bin/"+name
@@ -153,6 +167,9 @@ func (p pattern) matchOption(t *argvMatch, a string, rest []string) (n int, ok b
 		if n, ok := p.matchOne(t, a, rest); ok || a[1] == '-' || len(a) == 2 {
 			return n, ok
 		}
+	}
+	if slices.ContainsFunc(p.tables, func(l tableOptions) bool { return l.place == t.place && l.table.flags }) {
+		return 0, false // package flag of Go knows no joined letters
 	}
 	// several short options in one word: the text after the first one with a value is its value (getopt(3))
 	for at := 1; at < len(a); at++ {
@@ -284,6 +301,7 @@ func (t *argvMatch) matchOperand(word string, after bool) bool {
 	if o.enum != nil && !slices.Contains(o.enum, any(word)) {
 		return false
 	}
+	t.began = true
 	if o.list {
 		had, _ := t.input[o.input].([]any)
 		t.input[o.input] = append(had, word)
@@ -410,6 +428,7 @@ func (p *pattern) readOperand(item string, s *schema) string {
 		to, item = &p.after, after
 	}
 	var o operand
+	item, o.rest = strings.CutPrefix(item, "+ ")
 	item, o.many = strings.CutSuffix(item, "...")
 	name, def, given := strings.Cut(item, "=")
 	if o.input = name; given {
@@ -421,6 +440,9 @@ func (p *pattern) readOperand(item string, s *schema) string {
 		return "there is no input " + safeText(name)
 	default:
 		o.list, o.enum = in.hasOnlyTypes("array"), in.Enum
+	}
+	if o.rest && !o.list {
+		return "[+ " + safeText(name) + "] needs a list"
 	}
 	*to = append(*to, o)
 	return ""

@@ -156,6 +156,43 @@ func TestPatternRefused(t *testing.T) {
 	}
 }
 
+// TestRestOfLine checks which words an operand takes that takes the rest of the line.
+func TestRestOfLine(t *testing.T) {
+	flags, _ := parseOptionTable("-= -o= -v")
+	s := &schema{props: map[string]*rule{"flags": {Type: []string{"array"}, Items: &rule{options: flags}}, "program": {Type: []string{"string"}}, "words": {Type: []string{"array"}},
+		"quiet": {Type: []string{"boolean"}}}}
+	for _, c := range []struct{ pattern, line, want string }{
+		{"run {-q quiet} [+ words]", "run -q a -q -- b", `{"quiet":true,"words":["a","-q","--","b"]}`},
+		{"run {-q quiet} [+ words]", "run -x a", ""},
+		{"run {-q quiet} [+ words]", "run -- -x a", `{"words":["-x","a"]}`},
+		{"run {-q quiet} [+ words]", "run -", `{"words":["-"]}`},
+		{"run {-q quiet} [+ words]", "run -q", `{"quiet":true}`},
+		{"run {-q quiet} [program] [+ words]", "run a -q b", `{"program":"a","words":["-q","b"]}`},
+		{"run {-q quiet} [program] [+ words]", "run -q a", `{"program":"a","quiet":true}`},
+		{"run {-q quiet} -m [program] [+ words]", "run -q -m a -m", `{"program":"a","quiet":true,"words":["-m"]}`},
+		{"run {-q quiet} -m [program] [+ words]", "run -m -q a", ""},
+		{"go {... flags} [+ words]", "go -o x a", `{"flags":["-o=x"],"words":["a"]}`},
+		{"go {... flags} [+ words]", "go -overlay x", ""},
+		{"go {... flags} [+ words]", "go -vv x", ""},
+	} {
+		p, wrong := readPattern(c.pattern, s)
+		if wrong != "" {
+			t.Fatal(wrong)
+		}
+		got := ""
+		if inputs, ok := p.matchArgv(strings.Fields(c.line)); ok {
+			b, _ := json.Marshal(inputs[0])
+			got = string(b)
+		}
+		if got != c.want {
+			t.Errorf("%s as %s: %s, want %s", c.line, c.pattern, got, c.want)
+		}
+	}
+	if _, wrong := readPattern("run [+ program]", s); wrong == "" {
+		t.Error("an operand that is no list takes the rest")
+	}
+}
+
 func FuzzMatch(f *testing.F) {
 	catalog, err := LoadBuiltin(packs.FS)
 	if err != nil {

@@ -19,6 +19,7 @@ type optionTable struct {
 	open     bool // --*
 	letters  bool // -*
 	excluded []string
+	flags    bool // the tool reads options as package flag of Go does
 	text     string
 }
 
@@ -27,8 +28,10 @@ type toolOption struct {
 	name     string
 	value    bool     // the option has a value
 	optional bool     // the value may be missing; if present, it is attached
-	next     bool     // the value of a command line is also the next word, if there is one
+	next     bool     // the value of a command line is also the next word, if there is one; a number only if it is one
+	equals   bool     // the value is joined with =, also to a name of one letter
 	number   bool     // the value is a decimal number
+	subpath  bool     // the value is a relative path below the working directory, or /dev/null
 	values   []string // permitted values; a trailing * permits any ending; empty permits all
 }
 
@@ -36,8 +39,12 @@ type toolOption struct {
 func parseOptionTable(text string) (*optionTable, string) {
 	t := &optionTable{text: text}
 	for _, word := range strings.Fields(text) {
-		if word == "--*" || word == "-*" {
+		switch {
+		case word == "--*" || word == "-*":
 			t.open, t.letters = t.open || word == "--*", t.letters || word == "-*"
+			continue
+		case word == "-=" && !t.flags:
+			t.flags = true
 			continue
 		}
 		if name, excludes := strings.CutPrefix(word, "!"); excludes {
@@ -57,17 +64,19 @@ func parseOptionTable(text string) (*optionTable, string) {
 		case rest == "":
 		case rest == "#":
 			o.value, o.number = true, true
-		case rest == "[=]" || rest == "[+]":
-			o.value, o.optional, o.next = true, true, rest == "[+]"
+		case rest == "[=]" || rest == "[+]" || rest == "[#]":
+			o.value, o.optional, o.next, o.number = true, true, rest != "[=]", rest == "[#]"
 		case rest[0] == '=':
 			o.value = true
 			if rest == "=#" {
 				o.number = true
+			} else if rest == "=./" {
+				o.subpath = true
 			} else if len(rest) > 1 {
 				o.values = strings.Split(rest[1:], "|")
 			}
 		default:
-			return nil, fmt.Sprintf("%q is not an option: write --flag, --name=, --name=a|b*, --name=#, --name[=], --name[+] or -n#", strictyaml.Clip(word))
+			return nil, fmt.Sprintf("%q is not an option: write --flag, --name=, --name=a|b*, --name=#, --name=./, --name[=], --name[+], -n# or -n[#]", strictyaml.Clip(word))
 		}
 		switch bare := o.name == "-" && o.number; {
 		case !bare && (len(o.name) < 2 || o.name[0] != '-' || o.name == "--"):
@@ -84,6 +93,9 @@ func parseOptionTable(text string) (*optionTable, string) {
 		return nil, "it lists no option"
 	case (t.letters || len(t.excluded) > 0) && !t.open:
 		return nil, "it excludes options, or has -*, without --*"
+	}
+	for i := range t.list {
+		t.list[i].equals = t.flags
 	}
 	return t, ""
 }
@@ -122,12 +134,14 @@ func (o *toolOption) joinValue(value string) string {
 	switch {
 	case o.number && (value == "" || strings.Trim(value, "0123456789") != ""):
 		return ""
+	case o.subpath && value != "/dev/null" && !isSubpath(value):
+		return ""
 	case len(o.values) > 0 && !slices.ContainsFunc(o.values, func(p string) bool {
 		start, any := strings.CutSuffix(p, "*")
 		return value == p || any && strings.HasPrefix(value, start)
 	}):
 		return ""
-	case o.isShort() || o.name == "-":
+	case (o.isShort() || o.name == "-") && !o.equals:
 		return o.name + value
 	}
 	return o.name + "=" + value
@@ -139,6 +153,9 @@ func (t *optionTable) readWord(word string, rest []string) (items []string, used
 	if !strings.HasPrefix(word, "-") {
 		return nil, 0
 	}
+	if t.flags {
+		return t.readFlag(word, rest)
+	}
 	name, value, joined := strings.Cut(word, "=")
 	if o := t.findOption(word); o != nil && !joined {
 		switch {
@@ -147,6 +164,9 @@ func (t *optionTable) readWord(word string, rest []string) (items []string, used
 		case len(rest) > 0:
 			if item := o.joinValue(rest[0]); item != "" {
 				return []string{item}, 1
+			}
+			if o.optional && o.number {
+				return []string{word}, 0
 			}
 		}
 		return nil, 0
@@ -183,6 +203,30 @@ func (t *optionTable) readWord(word string, rest []string) (items []string, used
 		return append(items, item), used
 	}
 	return items, used
+}
+
+// readFlag reads the option that begins with word, as package flag of Go does: one dash or two, never several letters in
+// one word, and a value after = or in the next word.
+func (t *optionTable) readFlag(word string, rest []string) (items []string, used int) {
+	name, value, joined := strings.Cut(word, "=")
+	if strings.HasPrefix(name, "--") {
+		name = name[1:]
+	}
+	switch o := t.findOption(name); {
+	case o == nil:
+	case joined && o.value:
+		if item := o.joinValue(value); item != "" {
+			return []string{item}, 0
+		}
+	case joined:
+	case !o.value || o.optional:
+		return []string{name}, 0
+	case len(rest) > 0:
+		if item := o.joinValue(rest[0]); item != "" {
+			return []string{item}, 1
+		}
+	}
+	return nil, 0
 }
 
 // faultOf returns the reason why an item of the input is not permitted, or "".

@@ -8,7 +8,7 @@ import (
 
 // TestOptionTable checks which words are options of a table, and the items that they become.
 func TestOptionTable(t *testing.T) {
-	table, wrong := parseOptionTable("--all -q -v -n# -# -o= --out=json|yaml|path=* --color[=] -M[=] -run= --depth=#")
+	table, wrong := parseOptionTable("--all -q -v -n# -# -o= --out=json|yaml|path=* --color[=] -M[=] -run= --depth=# -j[#] --jobs[#]")
 	if wrong != "" {
 		t.Fatal(wrong)
 	}
@@ -36,6 +36,13 @@ func TestOptionTable(t *testing.T) {
 		{"-qx", "", ""},
 		{"--depth -1", "", "-1"},
 		{"-", "", ""},
+		{"-j 4 x", "-j4", "x"},
+		{"-j4", "-j4", ""},
+		{"-j x", "-j", "x"},
+		{"-j", "-j", ""},
+		{"-jx", "", ""},
+		{"--jobs 4", "--jobs=4", ""},
+		{"--jobs=x", "", ""},
 	} {
 		words := strings.Fields(c.line)
 		items, used := table.readWord(words[0], words[1:])
@@ -60,10 +67,55 @@ func TestOptionTable(t *testing.T) {
 	}
 }
 
+// TestOptionTableOfGo checks how words become items if the tool reads options as package flag of Go does.
+func TestOptionTableOfGo(t *testing.T) {
+	table, wrong := parseOptionTable("-= -v -o= -p=# -run= -json[=] -mod=mod|vendor -trace=./")
+	if wrong != "" {
+		t.Fatal(wrong)
+	}
+	for _, c := range []struct{ line, items, left string }{
+		{"-v x", "-v", "x"},
+		{"--v", "-v", ""},
+		{"-o bin/x y", "-o=bin/x", "y"},
+		{"-o=bin/x", "-o=bin/x", ""},
+		{"--run=A", "-run=A", ""},
+		{"-run A", "-run=A", ""},
+		{"-p 4", "-p=4", ""},
+		{"-json x", "-json", "x"},
+		{"-json=Dir", "-json=Dir", ""},
+		{"-mod vendor", "-mod=vendor", ""},
+		{"-trace a/b", "-trace=a/b", ""},
+		{"-trace /dev/null", "-trace=/dev/null", ""},
+		{"-trace=/etc/x", "", ""},
+		{"-trace a/../../x", "", "a/../../x"},
+		{"-obin/x", "", ""},
+		{"-vv", "", ""},
+		{"-v=true", "", ""},
+		{"-p x", "", "x"},
+		{"-mod=x", "", ""},
+		{"-o", "", ""},
+		{"--", "", ""},
+		{"---v", "", ""},
+	} {
+		words := strings.Fields(c.line)
+		items, used := table.readWord(words[0], words[1:])
+		if got := strings.Join(items, " "); got != c.items || strings.Join(words[1+used:], " ") != c.left {
+			t.Errorf("%s: %q, %d words used; want %q and %q left", c.line, got, used, c.items, c.left)
+		}
+		for _, item := range items {
+			if fault := table.faultOf(item); fault != "" {
+				t.Errorf("%s: item %q %s", c.line, item, fault)
+			}
+		}
+	}
+}
+
 // FuzzOptionTable checks that each item of a word is an option of the table by itself, and that no word yields an item
 // whose name the table does not contain.
 func FuzzOptionTable(f *testing.F) {
 	f.Add("-#", "00", "")
+	f.Add("-= -o= -v", "--o", "5")
+	f.Add("-j[#]", "-j", "x")
 	f.Add("--all -n# -o= --out=a|b* --color[=]", "-on", "5")
 	f.Fuzz(func(t *testing.T, text, word, next string) {
 		table, wrong := parseOptionTable(text)

@@ -204,7 +204,8 @@
 // an operand with = is missing, the text after the = is used. An operand with ... may occur several times, and each
 // occurrence is a separate call. The operand _ is ignored. Words after -- match the operands that are written with --.
 // If the input of an option ends with !, only lines that set it match. If the input of an operand has an enum, only
-// these words match. A command line with any other word does not match. A pattern grants no rights.
+// these words match. The operand [+ words] takes the rest of the line, options too, from the first word that is no
+// option or that follows another operand. A command line with any other word does not match. A pattern grants no rights.
 //
 // With cagedLines: true the lines are equivalent only if the tool runs in a cage, for example because it reads settings or
 // plug-ins of its user. A hook that decides about an agent's own shell does not use such a pattern.
@@ -250,8 +251,10 @@
 //	  allow: [option]  values may start with -: they are options of a program that can do anything in any case
 //	  options: "--all -n# --since= --out=json|path=* --color[=] --merged[+] -#"
 //	                   the value is one option of this list, with its value in the same word: --since=x, -n5. After the
-//	                   name, = requires a value, # a number, =a|b* one of these (* is any ending), [=] permits a value,
-//	                   [+] as well, which on a command line may be the next word; -# is a number after a dash.
+//	                   name, = requires a value, # a number, =./ a relative path as format subpath or /dev/null,
+//	                   =a|b* one of these (* is any ending), [=] permits a value, [+] as well, which on a command line
+//	                   may be the next word, [#] a number, also as the next word; -# is a number after a dash. With -=
+//	                   options are read as package flag of Go does: -o=x and --o=x, and no letters joined.
 //	                   With --* the value may also be any other long option in lower case (with -* also one of one letter),
 //	                   or a word that begins with no dash: one item is then one word, and the items keep their order.
 //	                   !--name excludes an option and its abbreviations. In argvPattern such an option may stand where the list is the next operand:

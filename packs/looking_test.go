@@ -52,7 +52,7 @@ func TestLooking(t *testing.T) { calls(t, "testdata/looking.txt", lookers) }
 
 // TestBuilding checks the command lines of the capabilities that work on a project.
 func TestBuilding(t *testing.T) {
-	calls(t, "testdata/building.txt", append([]string{"git", "go", "npm", "pip", "cargo", "make"}, doers(t)...))
+	calls(t, "testdata/building.txt", append([]string{"git", "go", "npm", "pip", "cargo", "make", "python", "uv"}, doers(t)...))
 }
 
 // calls compares a file of calls with the command lines that the packs produce. The file must contain each capability

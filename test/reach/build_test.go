@@ -324,12 +324,16 @@ func TestBuilds(t *testing.T) {
 			[]bailey.CapabilityID{"npm.test", "npm.ls"}, nil, "served"},
 		{"/usr/bin/cargo", []string{"Cargo.toml", "[package]\nname = \"p\"\nversion = \"0.1.0\"\nedition = \"2021\"\n", "src/lib.rs", "#[test]\nfn twice() { println!(\"ran\"); }\n"},
 			[]bailey.CapabilityID{"cargo.test", "cargo.tree"}, nil, "test twice ... ok"},
+		{"/usr/bin/cargo", []string{"Cargo.toml", "[package]\nname = \"p\"\nversion = \"0.1.0\"\nedition = \"2021\"\n", "src/main.rs", "fn main() { println!(\"sold\"); }\n"},
+			[]bailey.CapabilityID{"cargo.run", "cargo.metadata", "cargo.clean"}, nil, "sold"},
+		{"go", []string{"go.mod", "module p\n\ngo 1.20\n", "main.go", "package main\n\nfunc main() { println(\"sold\") }\n"},
+			[]bailey.CapabilityID{"go.run", "go.vet", "go.mod-graph", "go.clean"}, map[string]any{"words": []any{"."}}, "sold"},
 		{"/usr/bin/python3", []string{"t.py", "import unittest\nclass T(unittest.TestCase):\n    def test(self): print('ran here')\n"},
-			[]bailey.CapabilityID{"pip.venv", "pip.python", "pip.list"}, map[string]any{"module": "unittest", "arguments": []any{"t"}}, "ran here"},
+			[]bailey.CapabilityID{"pip.venv", "pip.python", "pip.list", "pip.freeze", "python.module"}, map[string]any{"module": "unittest", "arguments": []any{"t"}}, "ran here"},
 	} {
 		t.Run(filepath.Base(c.program), func(t *testing.T) {
 			ktest.Require(t, c.program)
-			p := s.project(filepath.Base(c.program), c.files...)
+			p := s.project(filepath.Base(c.program)+c.want[:2], c.files...)
 			var all string
 			for _, id := range c.calls {
 				m, err := s.catalog.Lookup(id)

@@ -122,8 +122,13 @@ func TestFetches(t *testing.T) {
 		})
 		s.https("files.pythonhosted.org", "93.184.216.43", files)
 		p := s.project("p", "requirements.txt", "yard-pad==1.0\n", "source.txt", "yard-source\n", "t.py", "import yard_pad; print('it is', yard_pad.seven)\n")
+		named := map[string]any{"requirements": "requirements.txt"}
 		for _, c := range []bailey.CapabilityID{"pip.venv", "pip.download", "pip.install"} {
-			if r := s.call(c, p, nil); r.exit.Code != 0 || c == "pip.install" && r.report.Connections > 0 {
+			input := named
+			if c == "pip.venv" {
+				input = nil
+			}
+			if r := s.call(c, p, input); r.exit.Code != 0 || c == "pip.install" && r.report.Connections > 0 {
 				t.Fatalf("%s: %d\n%s\n%+v", c, r.exit.Code, r, r.report)
 			}
 		}

@@ -63,11 +63,15 @@ func TestAttackFetchRunsProject(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r := s.call("pip.download", p, nil)
+		named := map[string]any{"requirements": "requirements.txt"}
+		r := s.call("pip.download", p, named)
 		if r.report.Connections == 0 {
 			t.Error("it reached nothing, so this shows nothing")
 		}
 		wantNothingRan(t, p, "pip.download", r)
+		for c, input := range map[bailey.CapabilityID]map[string]any{"pip.outdated": {"outdated": true}, "pip.index": {"package": "yard-pad"}} {
+			wantNothingRan(t, p, string(c), s.call(c, p, input))
+		}
 		// Build options in a requirements file override the command line.
 		source := tarball(t, "yard-source-1.0/setup.py", "open('"+p+"/ran', 'w')\n")
 		files := http.NewServeMux()
@@ -85,7 +89,7 @@ func TestAttackFetchRunsProject(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(p, "requirements.txt"), []byte(line+"\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			wantNothingRan(t, p, "pip.download of "+line, s.call("pip.download", p, nil))
+			wantNothingRan(t, p, "pip.download of "+line, s.call("pip.download", p, named))
 		}
 	})
 	t.Run("go", func(t *testing.T) {
@@ -94,7 +98,8 @@ func TestAttackFetchRunsProject(t *testing.T) {
 		p := s.project("p", "go.mod", "module p\n\ngo 1.20\n\ntoolchain go1.99.9-custom\n\nrequire example.com/m v1.0.0\n", "go.env", "GOFLAGS=-toolexec=./evil\n", "evil", script,
 			"p.go", "package p\n\n// #cgo pkg-config: evil\nimport \"C\"\n\nimport _ \"example.com/m\"\n\n//go:generate ./evil\n")
 		os.Chmod(filepath.Join(p, "evil"), 0o755)
-		for c, input := range map[bailey.CapabilityID]map[string]any{"go.download": nil, "go.tidy": nil, "go.get": {"module": "example.com/m@v1.0.0"}} {
+		for c, input := range map[bailey.CapabilityID]map[string]any{"go.download": nil, "go.tidy": nil, "go.get": {"module": "example.com/m@v1.0.0"},
+			"go.updates": {"updates": true, "options": []any{"-m"}, "words": []any{"all"}}} {
 			wantNothingRan(t, p, string(c), s.call(c, p, input))
 		}
 	})
@@ -112,7 +117,10 @@ func TestAttackFetchRunsProject(t *testing.T) {
 			os.MkdirAll(filepath.Join(home, ".cargo"), 0o755)
 			os.WriteFile(filepath.Join(home, ".cargo/config.toml"), []byte(config), 0o644)
 		}
-		wantNothingRan(t, p, "cargo.fetch", s.call("cargo.fetch", p, nil))
+		for c, input := range map[bailey.CapabilityID]map[string]any{"cargo.fetch": nil, "cargo.update": {"command": "update"},
+			"cargo.add": {"words": []any{"yard-pad"}}, "cargo.search": {"command": "info", "words": []any{"yard-pad"}}} {
+			wantNothingRan(t, p, string(c), s.call(c, p, input))
+		}
 	})
 }
 
