@@ -40,6 +40,7 @@ type operand struct {
 	def   *string
 	many  bool // any number of words, with one call for each
 	list  bool // the input is a list of words
+	rest  bool // the list has all words from there on, options too
 }
 
 // maxMany limits the calls that one command line can mean.
@@ -94,6 +95,7 @@ type argvMatch struct {
 	operands []operand
 	after    []operand
 	place    int // how many of the pattern's words were found
+	taken    int // how many operands were found
 }
 
 func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
@@ -108,6 +110,8 @@ func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
 		a := rest[0]
 		rest = rest[1:]
 		switch {
+		case t.isAtRest(p) && (t.taken > 0 || a == "--"):
+			return t.takeRest(a, rest)
 		case t.place < len(p.words) && a == p.words[t.place]:
 			t.place++
 		case t.place < len(p.words) && (len(a) < 2 || a[0] != '-' || a == "--"):
@@ -120,14 +124,39 @@ func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
 			}
 			return t.buildInputs()
 		case len(a) > 1 && a[0] == '-':
+			before := maps.Clone(t.input)
 			n, ok := p.matchOption(t, a, rest)
-			if !ok {
+			switch {
+			case ok:
+				rest = rest[n:]
+			case !t.isAtRest(p):
 				return nil, false
+			default:
+				t.input = before // some letters of the word may have matched
+				return t.takeRest(a, rest)
 			}
-			rest = rest[n:]
+		case t.isAtRest(p):
+			return t.takeRest(a, rest)
 		case !t.matchOperand(a, false):
 			return nil, false
 		}
+	}
+	return t.buildInputs()
+}
+
+// isAtRest reports whether the next operand takes all words from there on.
+func (t *argvMatch) isAtRest(p pattern) bool {
+	return t.place == len(p.words) && len(t.operands) > 0 && t.operands[0].rest
+}
+
+// takeRest consumes all words.
+func (t *argvMatch) takeRest(word string, rest []string) ([]map[string]any, bool) {
+	list := []any{word}
+	for _, w := range rest {
+		list = append(list, w)
+	}
+	if !t.setInput(option{input: t.operands[0].input}, list) {
+		return nil, false
 	}
 	return t.buildInputs()
 }
@@ -258,6 +287,7 @@ func (t *argvMatch) matchOperand(word string, after bool) bool {
 		return false
 	}
 	o := (*from)[0]
+	t.taken++
 	if o.list {
 		had, _ := t.input[o.input].([]any)
 		t.input[o.input] = append(had, word)
@@ -373,17 +403,21 @@ func (p *pattern) readOperand(item string, s *schema) string {
 		to, item = &p.after, after
 	}
 	var o operand
+	item, o.rest = strings.CutPrefix(item, "... ")
 	item, o.many = strings.CutSuffix(item, "...")
 	name, def, given := strings.Cut(item, "=")
 	if o.input = name; given {
 		o.def = &def
 	}
 	switch in := s.props[name]; {
-	case name == "_":
+	case name == "_" && !o.rest:
 	case in == nil:
 		return "no input is called " + safeText(name)
 	default:
 		o.list = in.hasOnlyTypes("array")
+		if o.rest && (!o.list || o.many || given || to == &p.after) {
+			return "[... " + safeText(name) + "] wants a list, before --"
+		}
 	}
 	*to = append(*to, o)
 	return ""

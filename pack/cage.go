@@ -74,6 +74,7 @@ func (r *reader) readSandbox(n ast.Node, m *manifest, at *deferredNodes) {
 		"env":      r.envField(m),
 		"cache":    r.BoolField("cache", &s.Work.Cache),
 		"proc":     r.BoolField("proc", &s.Proc),
+		"confined": r.BoolField("confined", &s.Confined),
 		"syscalls": r.cannotList("a cage gives no system call back: each that it denies is a way out of it; leave syscalls empty, or run the tool in a microvm"),
 	})
 }
@@ -262,6 +263,10 @@ const NoIsolation = "isolation"
 // its class.
 func (m *Capability) Uncaged() bool { return m.Isolation == Open }
 
+// Confined reports whether the tool obeys files of its directory that only a cage can hold, so that a line which an agent
+// runs outside of any cage never stands for the capability.
+func (m *Capability) Confined() bool { return m.spec.Sandbox.Confined }
+
 // Writes reports whether the tool may write to a place of the call.
 func (m *Capability) Writes() bool {
 	for _, in := range m.PathInputs() {
@@ -286,6 +291,7 @@ func (r *reader) checkUncaged(n ast.Node, m *manifest, at *deferredNodes) {
 		{"fs", len(s.Read)+len(s.Write)+len(s.Hide)+len(s.Libs)+len(s.Exec) > 0},
 		{"limits", s.Memory > 0 || s.Tasks > 0},
 		{"proc", s.Proc},
+		{"confined", s.Confined},
 	} {
 		if f.there {
 			r.AddFault(at.sandbox, "isolation none contradicts %s: only a cage of ours has it", f.what)

@@ -66,6 +66,9 @@
 // /home/fetched. In a built-in pack, backend.path lists the directories in which the command is searched first. With
 // network: {loopback: true} a tool can connect to itself.
 //
+// With confined: true in sandboxProfile, the tool obeys files of its directory that only a cage can hold: a line that an
+// agent runs outside of any cage never stands for the capability.
+//
 // # Fragments
 //
 //	fragments:
@@ -187,6 +190,8 @@
 // option without an input has no relevant effect and no value; with _ as the input it has a value that is ignored. If
 // an operand with = is missing, the text after the = is used. An operand with ... may occur several times, and each
 // occurrence is a separate call. The operand _ is ignored. Words after -- match the operands that are written with --.
+// The operand [... words] is a list, and takes all words from there on, options too: from the first word that is neither an
+// operand before it nor, if it is the only operand, an option of the pattern.
 // A command line with any other word does not match. A pattern grants no rights.
 //
 // # The agent's own
@@ -225,13 +230,18 @@
 //	  allow: [at]      values may start with @
 //	  allow: [file]    values may be file:// or fileb:// addresses
 //	  allow: [url]     values may be http:// or https:// addresses
+//	  allow: [plain]   for format url: http:// may stand in egress, and before a value without a scheme. Unless the
+//	                   settings of the operator say that the place speaks plain HTTP, it is not reached
 //	  allow: [lines]   values may contain tabs and newlines
 //	  allow: [empty]   the empty string is a value
 //	  allow: [option]  values may start with -: they are options of a program that can do anything in any case
 //	  options: "--all -n# --since= --out=json|path=* --color[=] --merged[+] -#"
 //	                   the value is one option of this list, with its value in the same word: --since=x, -n5. After the
 //	                   name, = requires a value, # a number, =a|b* one of these (* is any ending), [=] permits a value,
-//	                   [+] as well, which on a command line may be the next word; -# is a number after a dash
+//	                   [+] as well, which on a command line may be the next word; -# is a number after a dash.
+//	                   A permitted value ./ is any relative path below the working directory. -w|--work= is one
+//	                   option with two names in a command line; its item has the last. : is like =, if a command line
+//	                   has the value in a word of its own; with :: two words follow, and the item is --arg=NAME=VALUE
 //
 // # Bundles
 //
@@ -396,6 +406,31 @@ func (m *Capability) PathInputs() []PathInput {
 		}
 	}
 	return ins
+}
+
+// Subpaths returns the values of an input that are relative paths below the working directory: those of format subpath,
+// and values of options for which a table permits only such paths. They are sorted.
+func (m *Capability) Subpaths(input map[string]any) (list []string) {
+	for _, name := range m.schema.names {
+		r, table := m.schema.props[name], m.tableOf(name)
+		values, isList := input[name].([]any)
+		if isList && r.Items != nil {
+			r = r.Items.followRef()
+		} else if !isList {
+			values = []any{input[name]}
+		}
+		for _, v := range values {
+			switch text, ok := v.(string); {
+			case !ok:
+			case r.Format == "subpath":
+				list = append(list, text)
+			case table != nil && table.pathOf(text) != "":
+				list = append(list, table.pathOf(text))
+			}
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // InputNames returns the names of the inputs, sorted.

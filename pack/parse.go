@@ -55,9 +55,11 @@ type sandbox struct {
 	Memory int64          `json:"memoryMiB,omitempty"`
 	Tasks  int64          `json:"tasks,omitempty"`
 	Proc   bool           `json:"proc,omitempty"`
-	Work   buildRights    `json:"work,omitzero"`
-	Egress []string       `json:"egress,omitempty"` // canonical, or as written
-	API    *bailey.API    `json:"api,omitempty"`
+	// Confined is set if the tool obeys files of its directory that only a cage can hold.
+	Confined bool        `json:"confined,omitempty"`
+	Work     buildRights `json:"work,omitzero"`
+	Egress   []string    `json:"egress,omitempty"` // canonical, or as written
+	API      *bailey.API `json:"api,omitempty"`
 }
 
 // inputSubpath is a path below a path input that the tool cannot see.

@@ -257,16 +257,7 @@ func (w *argvWriter) writePlaceholder(p templatePart) error {
 		}
 	}
 	if items, ok := w.input[p.input].([]any); ok {
-		for i, item := range items {
-			v, err := w.renderScalar(fmt.Sprintf("%s/%d", p.input, i), item)
-			if err == nil {
-				err = w.addArg(v, p.input)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return w.writeItems(p.input, items)
 	}
 	v, ok, err := w.renderValue(p)
 	if err != nil || !ok {
@@ -276,6 +267,35 @@ func (w *argvWriter) writePlaceholder(p templatePart) error {
 		return w.addArg(v, "") // text of the manifest author
 	}
 	return w.addArg(v, p.input)
+}
+
+// writeItems renders one argument for each item of a list, and all words of an option with two values.
+func (w *argvWriter) writeItems(input string, items []any) error {
+	table := w.m.tableOf(input)
+	for i, item := range items {
+		v, err := w.renderScalar(fmt.Sprintf("%s/%d", input, i), item)
+		if err != nil {
+			return err
+		}
+		words := []string{v}
+		if table != nil {
+			words = table.splitItem(v)
+		}
+		for _, word := range words {
+			if err := w.addArg(word, input); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tableOf returns the option table of the items of an input, or nil.
+func (m *Capability) tableOf(input string) *optionTable {
+	if r := m.schema.props[input]; r != nil && r.Items != nil {
+		return r.Items.followRef().options
+	}
+	return nil
 }
 
 // renderValue returns the rendered value of p. ok is false if it has no value.

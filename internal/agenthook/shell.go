@@ -71,10 +71,13 @@ func (c Config) translateCommand(k shellparse.Command, start string) (parts []pl
 	for _, m := range pack.Meanings(c.Catalog(), k.Words) {
 		// In a cage, the tool holds only what it is lent and runs only the programs there; outside, it has all rights
 		// of the user.
-		if len(m.Wants()) > 0 || len(m.Waivers()) > 0 {
+		if len(m.Wants()) > 0 || len(m.Waivers()) > 0 || m.Confined() {
 			continue
 		}
 		for _, in := range m.Inputs {
+			for _, path := range m.Subpaths(in) { // outside of a cage, a link there may lead anywhere
+				file(path, m.Writes(), "the program would open it")
+			}
 			for _, p := range m.PathInputs() { // resolve as the shell's child will: links before ".."
 				if v, ok := in[p.Name].(string); ok {
 					in[p.Name] = resolvePath(dir, v)
