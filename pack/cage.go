@@ -263,8 +263,8 @@ const NoIsolation = "isolation"
 // its class.
 func (m *Capability) Uncaged() bool { return m.Isolation == Open }
 
-// Confined reports whether the tool obeys files of its directory that only a cage can hold, so that a line which an agent
-// runs outside of any cage never stands for the capability.
+// Confined reports whether only a cage makes the manifest true, so that a line which an agent runs outside of any cage never
+// stands for the capability.
 func (m *Capability) Confined() bool { return m.spec.Sandbox.Confined }
 
 // Writes reports whether the tool may write to a place of the call.

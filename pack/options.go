@@ -105,10 +105,10 @@ func (o *toolOption) joinValue(value string) string {
 	return o.name + "=" + value
 }
 
-// permitsValue reports whether one of the permitted values of an option covers a value.
+// permitsValue reports whether one of the permitted values of an option covers a value. Tools take the path - for a stream.
 func permitsValue(permitted, value string) bool {
 	start, any := strings.CutSuffix(permitted, "*")
-	return value == permitted || any && strings.HasPrefix(value, start) || permitted == belowHere && isSubpath(value)
+	return value == permitted || any && strings.HasPrefix(value, start) || permitted == belowHere && isSubpath(value) && value != "-"
 }
 
 // joinPair is like joinValue for an option with two values. The first is a name without =.
@@ -151,7 +151,7 @@ func (t *optionTable) pathOf(item string) string {
 	}
 	for _, p := range o.values {
 		switch {
-		case p == belowHere && isSubpath(value):
+		case p == belowHere && permitsValue(p, value):
 			return value
 		case permitsValue(p, value):
 			return ""
@@ -175,7 +175,7 @@ func (t *optionTable) readWord(word string, rest []string) (items []string, used
 			if item := o.joinPair(rest[0], rest[1]); item != "" {
 				return []string{item}, 2
 			}
-		case o.pair:
+		case o.pair, len(rest) > 0 && word != o.name && strings.HasPrefix(rest[0], "="): // tools differ in what -w=x means
 		case len(rest) > 0:
 			if item := o.joinValue(rest[0]); item != "" {
 				return []string{item}, 1
@@ -202,7 +202,7 @@ func (t *optionTable) readWord(word string, rest []string) (items []string, used
 		}
 		left := word[at+2:]
 		switch {
-		case o.apart:
+		case o.apart, !o.isShort() && strings.HasPrefix(left, "="):
 			return nil, 0
 		case !o.value || o.optional && left == "":
 			items = append(items, o.name)

@@ -66,8 +66,8 @@
 // /home/fetched. In a built-in pack, backend.path lists the directories in which the command is searched first. With
 // network: {loopback: true} a tool can connect to itself.
 //
-// With confined: true in sandboxProfile, the tool obeys files of its directory that only a cage can hold: a line that an
-// agent runs outside of any cage never stands for the capability.
+// With confined: true in sandboxProfile, only a cage makes the manifest true, for example because the tool obeys files of its
+// directory: a line that an agent runs outside of any cage never stands for the capability.
 //
 // # Fragments
 //

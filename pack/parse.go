@@ -55,7 +55,7 @@ type sandbox struct {
 	Memory int64          `json:"memoryMiB,omitempty"`
 	Tasks  int64          `json:"tasks,omitempty"`
 	Proc   bool           `json:"proc,omitempty"`
-	// Confined is set if the tool obeys files of its directory that only a cage can hold.
+	// Confined is set if only a cage makes the manifest true.
 	Confined bool        `json:"confined,omitempty"`
 	Work     buildRights `json:"work,omitzero"`
 	Egress   []string    `json:"egress,omitempty"` // canonical, or as written

@@ -16,7 +16,7 @@ import (
 var update = flag.Bool("update", false, "write golden files anew")
 
 // lookers are the packs that query other systems.
-var lookers = []string{"kubectl", "helm", "gh", "aws", "az", "gcloud", "gcloud-aiplatform", "argocd", "terraform"}
+var lookers = []string{"kubectl", "helm", "gh", "aws", "az", "gcloud", "gcloud-aiplatform", "argocd"}
 
 // doers are the capabilities of these packs that do more than query.
 var doers = []string{"gh.clone", "gh.push"}
@@ -40,7 +40,7 @@ func TestLooking(t *testing.T) { calls(t, "testdata/looking.txt", lookers) }
 
 // TestBuilding checks the command lines of the capabilities that work on a project.
 func TestBuilding(t *testing.T) {
-	calls(t, "testdata/building.txt", append([]string{"git", "go", "npm", "pip", "cargo", "make"}, doers...))
+	calls(t, "testdata/building.txt", append([]string{"git", "go", "npm", "pnpm", "yarn", "pip", "cargo", "make", "terraform", "curl", "jq"}, doers...))
 }
 
 // calls compares a file of calls with the command lines that the packs produce. The file must contain each capability
