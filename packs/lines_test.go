@@ -1,11 +1,15 @@
 package packs_test
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"mvdan.cc/sh/v3/shell"
 
+	"bailey/internal/ktest"
 	"bailey/pack"
 )
 
@@ -250,4 +254,91 @@ rg -z foo => none
 rg -f /etc/passwd . => none
 rg --ignore-file /etc/passwd foo => none
 rg -L foo => none
+`
+
+// TestToolsLookTheSame checks that lines that only look have the output and the exit code of the tool itself.
+func TestToolsLookTheSame(t *testing.T) {
+	ktest.Long(t)
+	dir, home := t.TempDir(), t.TempDir()
+	for name, text := range map[string]string{
+		"a.json": `{"a":[1,2,{"b":"x y"}],"env":{"c":true}}`, "b.json": `[1,2]`, "sub/c.json": `{"d":null}`, "f.jq": ".a[2].b",
+		"package.json":      `{"name":"shop","version":"1.2.3","scripts":{"hello":"echo hello"}}`,
+		"infra/main.tf":     "variable \"x\" {\n  default = 1\n}\noutput \"y\" {\n  value = var.x\n}\n",
+		"infra/bad.tf":      "locals {\n    a=1\n}\n",
+		"terraform.tfstate": `{"version":4,"terraform_version":"1.5.0","serial":1,"lineage":"a","outputs":{"y":{"value":"v","type":"string"}},"resources":[{"mode":"managed","type":"y_thing","name":"a","provider":"provider[\"example.com/x/y\"]","instances":[{"schema_version":0,"attributes":{}}]}]}`,
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	base := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LC_ALL=C", "TERM=dumb", "CHECKPOINT_DISABLE=1"}
+	for line := range strings.Lines(lookLines) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		words, err := shell.Fields(line, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(strings.ReplaceAll(line, "/", "|"), func(t *testing.T) {
+			ktest.Require(t, words[0])
+			found := pack.Meanings(catalog(t).All(), words)
+			if len(found) != 1 || len(found[0].Inputs) != 1 {
+				t.Fatalf("%d meanings", len(found))
+			}
+			input, paths := found[0].Inputs[0], map[string]string{}
+			if _, has := input["dir"]; has {
+				input["dir"], paths["dir"] = dir, dir
+			}
+			j := job(t, found[0].ID, input, paths)
+			got := outputOf(t, dir, append(slices.Clone(base), j.Env...), j.Command, j.Args...)
+			if want := outputOf(t, dir, base, words[0], words[1:]...); got != want {
+				t.Errorf("%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+const lookLines = `
+jq . a.json
+jq -r '.a[2].b' a.json
+jq -c '.a[], .env' a.json sub/c.json
+jq -s add b.json b.json
+jq --arg n x --argjson m '{"k":1}' '[$n, $m, .[0]]' b.json
+jq --slurpfile s b.json '.d, $s' sub/c.json
+jq --indent 1 -S . a.json
+jq --tab . b.json
+jq -n '[limit(3; range(10))]'
+jq -nr '"a\tb"'
+jq -e .d sub/c.json
+jq -f f.jq a.json
+jq . none.json
+jq --version
+curl --version
+npm --version
+npm pkg get version
+npm run
+npm ls
+npm ls --depth=0 --json
+npm root
+npm run hello -- --loud 'a b'
+npx -c 'echo from npx'
+terraform version
+terraform -chdir=infra fmt -check -diff
+terraform fmt -check -recursive
+terraform -chdir=infra validate -json
+terraform -chdir=infra providers
+terraform state list
+terraform state list y_thing.b
+terraform output
+terraform output -raw y
+terraform output -json
+terraform output none
+terraform state pull
+terraform workspace list
+terraform workspace show
+terraform -chdir=infra plan -no-color -refresh=false
 `
