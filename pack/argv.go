@@ -44,6 +44,7 @@ type operand struct {
 	list  bool // the input is a list of words
 	enum  []any
 	rest  bool // the input is a list of all words from the first that is no option, or that follows another operand
+	loose bool // rest, which also begins with -- or an option that the pattern does not have
 }
 
 // maxMany limits the calls that one command line can mean.
@@ -125,12 +126,7 @@ func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
 		case a == "--" && slices.ContainsFunc(p.tables, func(l tableOptions) bool { return l.table.open }):
 			return nil, false // the items would not show where the options end
 		case t.takesRest(a):
-			for _, word := range append([]string{a}, rest...) {
-				if !t.matchOperand(word, false) {
-					return nil, false
-				}
-			}
-			return t.buildInputs()
+			return t.takeRest(a, rest)
 		case a == "--":
 			for _, word := range rest {
 				if !t.matchOperand(word, true) {
@@ -139,11 +135,17 @@ func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
 			}
 			return t.buildInputs()
 		case len(a) > 1 && a[0] == '-':
+			before := maps.Clone(t.input)
 			n, ok := p.matchOption(t, a, rest)
-			if !ok {
+			switch {
+			case ok:
+				rest = rest[n:]
+			case t.place == len(p.words) && len(t.operands) > 0 && t.operands[0].loose:
+				t.input = before // some letters of the word may have matched
+				return t.takeRest(a, rest)
+			default:
 				return nil, false
 			}
-			rest = rest[n:]
 		case !t.matchOperand(a, false):
 			return nil, false
 		}
@@ -153,7 +155,18 @@ func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
 
 // takesRest reports whether a word and all that follow belong to a program that the tool starts.
 func (t *argvMatch) takesRest(word string) bool {
-	return len(t.operands) > 0 && t.operands[0].rest && (t.began || len(word) < 2 || word[0] != '-')
+	return len(t.operands) > 0 && t.operands[0].rest &&
+		(t.began || len(word) < 2 || word[0] != '-' || word == "--" && t.operands[0].loose)
+}
+
+// takeRest consumes all words.
+func (t *argvMatch) takeRest(word string, rest []string) ([]map[string]any, bool) {
+	for _, w := range append([]string{word}, rest...) {
+		if !t.matchOperand(w, false) {
+			return nil, false
+		}
+	}
+	return t.buildInputs()
 }
 
 // sameProgram reports whether a word starts the named program, which may have the usual system path.
@@ -428,7 +441,10 @@ func (p *pattern) readOperand(item string, s *schema) string {
 		to, item = &p.after, after
 	}
 	var o operand
-	item, o.rest = strings.CutPrefix(item, "+ ")
+	if item, o.loose = strings.CutPrefix(item, "... "); !o.loose {
+		item, o.rest = strings.CutPrefix(item, "+ ")
+	}
+	o.rest = o.rest || o.loose
 	item, o.many = strings.CutSuffix(item, "...")
 	name, def, given := strings.Cut(item, "=")
 	if o.input = name; given {
@@ -441,8 +457,8 @@ func (p *pattern) readOperand(item string, s *schema) string {
 	default:
 		o.list, o.enum = in.hasOnlyTypes("array"), in.Enum
 	}
-	if o.rest && !o.list {
-		return "[+ " + safeText(name) + "] needs a list"
+	if o.rest && (!o.list || o.many || given || to == &p.after) {
+		return "[+ " + safeText(name) + "] and [... " + safeText(name) + "] need a list, before --"
 	}
 	*to = append(*to, o)
 	return ""

@@ -63,6 +63,13 @@ func TestMatch(t *testing.T) {
 		{"file.read", "cat" + strings.Repeat(" a", 17), ""},
 		{"system.echo", "echo hi", `[{"message":"hi"}]`},
 		{"system.echo", "echo -e hi", ""},
+		{"npm.npx", "npx --yes tsc -p . --noEmit -- x", `[{"args":["-p",".","--noEmit","--","x"],"dir":".","options":["--yes"],"program":"tsc"}]`},
+		{"npm.npx", "npx -- tsc --noEmit", `[{"args":["--noEmit"],"dir":".","program":"tsc"}]`},
+		{"npm.npx", "npx --unknown tsc", ""},
+		{"pnpm.test", "pnpm test -s --unknown x", `[{"args":["--unknown","x"],"dir":".","options":["-s"]}]`},
+		{"pnpm.test", "pnpm test -- x", `[{"args":["--","x"],"dir":"."}]`},
+		{"yarn.run", "yarn --silent build --silent", `[{"args":["--silent"],"dir":".","global":["--silent"],"script":"build"}]`},
+		{"jq.file", "jq --arg a b -rc . x", `[{"dir":".","files":["x"],"filter":".","options":["--arg=a=b","-r","-c"]}]`},
 		{"git.commit", "git commit -am x", `[{"all":true,"message":"x","repo":"."}]`},
 		{"git.commit", "git commit -amx", `[{"all":true,"message":"x","repo":"."}]`},
 		{"git.commit", "git commit -am", ""},
@@ -149,7 +156,7 @@ capabilities:
 
 func TestPatternRefused(t *testing.T) {
 	s := &schema{props: map[string]*rule{}}
-	for _, text := range []string{"", "[x]", "a {-n", "a [x]", "a {-n x}", "a {n}", "a {} b", "{-n} a", "a [x] b", "a {... n}", "a {-n !}", "a {-n _!}", "a {-n x!}"} {
+	for _, text := range []string{"", "[x]", "a {-n", "a [x]", "a {-n x}", "a {n}", "a {} b", "{-n} a", "a [x] b", "a {... n}", "a {-n !}", "a {-n _!}", "a {-n x!}", "a [+ n]", "a [+ _]", "a [-- + n]", "a [... n]", "a [... _]", "a [-- ... n]"} {
 		if _, wrong := readPattern(text, s); wrong == "" {
 			t.Errorf("%q is taken", text)
 		}

@@ -23,6 +23,7 @@ type egressEntry struct {
 	place string // canonical host:port, or unix:daemon; "" if it comes from an input
 	input string
 	port  string // port for the host in the input; "" if the input is a url
+	plain bool   // the url may be http://, or have no scheme
 }
 
 // inject describes where a credential is inserted at the edge of the cage.
@@ -57,16 +58,20 @@ func (m *Capability) Egress(input map[string]any) ([]string, error) {
 }
 
 // endpointOf returns the destination in the value of an input. The port of a url is its explicit port or that of its scheme.
-// The scheme must be https, so that no secret or answer can be read or changed on the network.
+// The scheme must be https, so that no secret or answer can be read or changed on the network, unless the manifest says
+// plain: the proxy then requires that the operator's settings say so too.
 func (to egressEntry) endpointOf(v string) (bailey.Endpoint, error) {
 	host, port := v, to.port
 	if port == "" {
+		if to.plain {
+			v = withScheme(v)
+		}
 		u, err := url.Parse(v)
-		if err != nil || u.Scheme != "https" || u.Host == "" {
+		if err != nil || u.Scheme != "https" && !(to.plain && u.Scheme == "http") || u.Host == "" {
 			return bailey.Endpoint{}, errors.New("is not https://, the only supported scheme")
 		}
 		if host, port = u.Hostname(), u.Port(); port == "" {
-			port = "443"
+			port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
 		}
 	}
 	e, err := bailey.ParseEndpoint(net.JoinHostPort(host, port))
@@ -163,6 +168,7 @@ func (r *reader) readDestination(n ast.Node, s *schema) (to egressEntry, text st
 		r.AddFault(n, "egress needs a port after input.%s, as \"{{ input.%s }}:443\", not %q",
 			strictyaml.Clip(to.input), strictyaml.Clip(to.input), strictyaml.Clip(text))
 	default:
+		to.plain = slices.Contains(in.Bailey.Allow, "plain")
 		return to, text, true
 	}
 	return to, "", false

@@ -20,6 +20,22 @@ func outbound(egress, credential string) string {
 
 const lent = "{name: token, env: DEMO_TOKEN}"
 
+// TestEgressPlain checks the destinations of urls that may be plain: the scheme selects the port, and is http:// if missing.
+func TestEgressPlain(t *testing.T) {
+	text := strings.Replace(outbound(`["{{ input.url }}"]`, lent), "format: url}", "format: url, x-bailey: {allow: [plain]}}", 1)
+	m := mustParse(t, text).Capabilities[0]
+	for url, want := range map[string]string{
+		"http://b.example/": "b.example:80", "https://b.example": "b.example:443", "b.example": "b.example:80",
+		"b.example:8080/x?y=z": "b.example:8080", "http://b.example:443": "b.example:443",
+		"ftp://b.example": "", "file:///etc": "", "": "", "b.example/?u=https://c.example": "", "//b.example": "",
+	} {
+		got, err := m.Egress(map[string]any{"url": url})
+		if strings.Join(got, " ") != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %v, %v", url, got, err)
+		}
+	}
+}
+
 func TestEgress(t *testing.T) {
 	m := mustParse(t, outbound(`["B.example.:443", "*.a.example:8443", "{{ input.url }}", "{{ input.host }}:22", "192.0.2.7:443"]`, lent)).Capabilities[0]
 	for _, c := range []struct {

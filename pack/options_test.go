@@ -8,7 +8,7 @@ import (
 
 // TestOptionTable checks which words are options of a table, and the items that they become.
 func TestOptionTable(t *testing.T) {
-	table, wrong := parseOptionTable("--all -q -v -n# -# -o= --out=json|yaml|path=* --color[=] -M[=] -run= --depth=# -j[#] --jobs[#]")
+	table, wrong := parseOptionTable("--all -q -v -n# -# -o= --out=json|yaml|path=* --color[=] -M[=] -run= --depth=# -j[#] --jobs[#] -w|--work= -f|--force --in=./|- -O=./ --arg:: --raw::./ --indent:# --data:")
 	if wrong != "" {
 		t.Fatal(wrong)
 	}
@@ -43,6 +43,28 @@ func TestOptionTable(t *testing.T) {
 		{"-jx", "", ""},
 		{"--jobs 4", "--jobs=4", ""},
 		{"--jobs=x", "", ""},
+		{"-w a b", "--work=a", "b"},
+		{"--work=a", "--work=a", ""},
+		{"-w=a", "", ""}, // tools differ in what they make of it
+		{"-f x", "--force", "x"},
+		{"-qf", "-q --force", ""},
+		{"--in a/b", "--in=a/b", ""},
+		{"--in -", "--in=-", ""},
+		{"--in /a", "", "/a"},
+		{"--in=../a", "", ""},
+		{"--in=a/../../b", "", ""},
+		{"-Oa/b", "-Oa/b", ""},
+		{"-O /a", "", "/a"},
+		{"-O -", "", "-"},
+		{"--arg a b c", "--arg=a=b", "c"},
+		{"--arg a -b", "--arg=a=-b", ""},
+		{"--arg a", "", "a"},
+		{"--arg=a=b", "", ""}, // the tool would not understand it
+		{"--raw a b.json", "--raw=a=b.json", ""},
+		{"--raw a /b.json", "", "a /b.json"},
+		{"--indent 2 x", "--indent=2", "x"},
+		{"--indent=2", "", ""},
+		{"--data @x", "--data=@x", ""},
 	} {
 		words := strings.Fields(c.line)
 		items, used := table.readWord(words[0], words[1:])
@@ -55,12 +77,22 @@ func TestOptionTable(t *testing.T) {
 			}
 		}
 	}
-	for _, item := range []string{"", "-", "--", "x", "-qv", "--out", "--out=xml", "-n", "-nx", "--all=1", "-o", "--none", "00", "5"} {
+	for _, item := range []string{"", "-", "--", "x", "-qv", "--out", "--out=xml", "-n", "-nx", "--all=1", "-o", "--none", "00", "5", "--arg", "--arg=a", "--arg==b", "--indent", "--indent=x", "--in=/a", "-w", "-wx", "-f"} {
 		if table.faultOf(item) == "" {
 			t.Errorf("the item %q is taken", item)
 		}
 	}
-	for _, text := range []string{"", "x", "--", "--a --a", "--a[", "--a[=", "-#x"} {
+	for item, want := range map[string]string{"--arg=a=b=c": "--arg|a|b=c", "--indent=2": "--indent|2", "--work=a": "--work=a", "--all": "--all", "--data=a=b": "--data|a=b"} {
+		if got := strings.Join(table.splitItem(item), "|"); got != want {
+			t.Errorf("%s: words %s, want %s", item, got, want)
+		}
+	}
+	for item, want := range map[string]string{"--in=a/b": "a/b", "--in=-": "", "--raw=a=b=c": "b=c", "-Oa=b": "a=b", "-Oa": "a", "--work=a": "", "--all": ""} {
+		if got := table.pathOf(item); got != want {
+			t.Errorf("%s: path %q, want %q", item, got, want)
+		}
+	}
+	for _, text := range []string{"", "x", "--", "--a --a", "--a[", "--a[=", "-#x", "-a:", "-a|", "-a|x", "-a|-a", "-a -b|-a", "|-a", "--a|-#"} {
 		if _, wrong := parseOptionTable(text); wrong == "" {
 			t.Errorf("the table %q is taken", text)
 		}
@@ -69,7 +101,7 @@ func TestOptionTable(t *testing.T) {
 
 // TestOptionTableOfGo checks how words become items if the tool reads options as package flag of Go does.
 func TestOptionTableOfGo(t *testing.T) {
-	table, wrong := parseOptionTable("-= -v -o= -p=# -run= -json[=] -mod=mod|vendor -trace=./")
+	table, wrong := parseOptionTable("-= -v -o= -p=# -run= -json[=] -mod=mod|vendor -trace=./|/dev/null")
 	if wrong != "" {
 		t.Fatal(wrong)
 	}
@@ -117,6 +149,7 @@ func FuzzOptionTable(f *testing.F) {
 	f.Add("-= -o= -v", "--o", "5")
 	f.Add("-j[#]", "-j", "x")
 	f.Add("--all -n# -o= --out=a|b* --color[=]", "-on", "5")
+	f.Add("-w|--work=./ --arg:: --in:", "-w", "a")
 	f.Fuzz(func(t *testing.T, text, word, next string) {
 		table, wrong := parseOptionTable(text)
 		if wrong != "" {

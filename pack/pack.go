@@ -205,7 +205,8 @@
 // occurrence is a separate call. The operand _ is ignored. Words after -- match the operands that are written with --.
 // If the input of an option ends with !, only lines that set it match. If the input of an operand has an enum, only
 // these words match. The operand [+ words] takes the rest of the line, options too, from the first word that is no
-// option or that follows another operand. A command line with any other word does not match. A pattern grants no rights.
+// option or that follows another operand; [... words] is the same, and also begins with -- or an option that the pattern
+// does not have. A command line with any other word does not match. A pattern grants no rights.
 //
 // With cagedLines: true the lines are equivalent only if the tool runs in a cage, for example because it reads settings or
 // plug-ins of its user. A hook that decides about an agent's own shell does not use such a pattern.
@@ -246,19 +247,24 @@
 //	  allow: [at]      values may start with @
 //	  allow: [file]    values may be file:// or fileb:// addresses
 //	  allow: [url]     values may be http:// or https:// addresses
+//	  allow: [plain]   for format url: http:// may stand in egress, and before a value without a scheme. Unless the
+//	                   settings of the operator say that the place speaks plain HTTP, it is not reached
 //	  allow: [lines]   values may contain tabs and newlines
 //	  allow: [empty]   the empty string is a value
 //	  allow: [option]  values may start with -: they are options of a program that can do anything in any case
 //	  options: "--all -n# --since= --out=json|path=* --color[=] --merged[+] -#"
 //	                   the value is one option of this list, with its value in the same word: --since=x, -n5. After the
-//	                   name, = requires a value, # a number, =./ a relative path as format subpath or /dev/null,
-//	                   =a|b* one of these (* is any ending), [=] permits a value, [+] as well, which on a command line
-//	                   may be the next word, [#] a number, also as the next word; -# is a number after a dash. With -=
-//	                   options are read as package flag of Go does: -o=x and --o=x, and no letters joined.
+//	                   name, = requires a value, # a number, =a|b* one of these (* is any ending, ./ a relative path below
+//	                   the working directory), =~RE one that this expression (RE2) matches entirely, [=] permits a value,
+//	                   [+] as well, which on a command line may be the next word, [#] a number, also as the next word;
+//	                   -# is a number after a dash. -w|--work= is one option with two names in a command line; its item
+//	                   has the last. : is like =, if a command line has the value in a word of its own; with :: two words
+//	                   follow, and the item is --arg=NAME=VALUE. With -= options are read as package flag of Go does:
+//	                   -o=x and --o=x, and no letters joined.
 //	                   With --* the value may also be any other long option in lower case (with -* also one of one letter),
 //	                   or a word that begins with no dash: one item is then one word, and the items keep their order.
-//	                   !--name excludes an option and its abbreviations. In argvPattern such an option may stand where the list is the next operand:
-//	                   tool [verb] {... args} [args]
+//	                   !--name excludes an option and its abbreviations. In argvPattern such an option may stand where
+//	                   the list is the next operand: tool [verb] {... args} [args]
 //
 // # Bundles
 //
@@ -423,6 +429,31 @@ func (m *Capability) PathInputs() []PathInput {
 		}
 	}
 	return ins
+}
+
+// Subpaths returns the values of an input that are relative paths below the working directory: those of format subpath,
+// and values of options for which a table permits only such paths. They are sorted.
+func (m *Capability) Subpaths(input map[string]any) (list []string) {
+	for _, name := range m.schema.names {
+		r, table := m.schema.props[name], m.tableOf(name)
+		values, isList := input[name].([]any)
+		if isList && r.Items != nil {
+			r = r.Items.followRef()
+		} else if !isList {
+			values = []any{input[name]}
+		}
+		for _, v := range values {
+			switch text, ok := v.(string); {
+			case !ok:
+			case r.Format == "subpath":
+				list = append(list, text)
+			case table != nil && table.pathOf(text) != "":
+				list = append(list, table.pathOf(text))
+			}
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // InputNames returns the names of the inputs, sorted.

@@ -54,7 +54,7 @@ func TestSchemaRefuses(t *testing.T) {
 		{"bound in hex", props("{minimum: 0x10}"), `not a JSON number`},
 		{"bound without end", props("{minimum: .inf}"), `must be`},
 		{"size", props("{minLength: -1}"), `a size must be an integer from 0`},
-		{"allow", props("{x-bailey: {allow: [everything]}}"), `x-bailey allows at, empty, file, lines, option, url, not "everything"`},
+		{"allow", props("{x-bailey: {allow: [everything]}}"), `x-bailey allows at, empty, file, lines, option, plain, url, not "everything"`},
 		{"x-bailey key", props("{x-bailey: {alow: [at]}}"), `x-bailey has no key "alow"`},
 		{"duplicate property", "{properties: {x: {}, x: {}}}", `each once`},
 		{"properties as list", "{properties: [x]}", `must be a mapping`},

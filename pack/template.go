@@ -263,19 +263,7 @@ func (w *argvWriter) writePlaceholder(p templatePart) error {
 		}
 	}
 	if items, ok := w.input[p.input].([]any); ok {
-		for i, item := range items {
-			v, err := w.renderScalar(fmt.Sprintf("%s/%d", p.input, i), item)
-			switch {
-			case err == nil && p.each != "":
-				err = w.addArg(p.each+v, "")
-			case err == nil:
-				err = w.addArg(v, p.input)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return w.writeItems(p, items)
 	}
 	v, ok, err := w.renderValue(p)
 	if err != nil || !ok {
@@ -285,6 +273,38 @@ func (w *argvWriter) writePlaceholder(p templatePart) error {
 		return w.addArg(v, "") // text of the manifest author
 	}
 	return w.addArg(v, p.input)
+}
+
+// writeItems renders one argument for each item of a list, and all words of an option with two values.
+func (w *argvWriter) writeItems(p templatePart, items []any) error {
+	table := w.m.tableOf(p.input)
+	for i, item := range items {
+		v, err := w.renderScalar(fmt.Sprintf("%s/%d", p.input, i), item)
+		if err != nil {
+			return err
+		}
+		words, of := []string{v}, p.input
+		switch {
+		case p.each != "":
+			words[0], of = p.each+v, ""
+		case table != nil:
+			words = table.splitItem(v)
+		}
+		for _, word := range words {
+			if err := w.addArg(word, of); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tableOf returns the option table of the items of an input, or nil.
+func (m *Capability) tableOf(input string) *optionTable {
+	if r := m.schema.props[input]; r != nil && r.Items != nil {
+		return r.Items.followRef().options
+	}
+	return nil
 }
 
 // renderValue returns the rendered value of p. ok is false if it has no value.

@@ -24,7 +24,7 @@ const (
 )
 
 // allowances contains the values of x-bailey allow, see the package comment.
-var allowances = []string{"at", "empty", "file", "lines", "option", "url"}
+var allowances = []string{"at", "empty", "file", "lines", "option", "plain", "url"}
 
 // describeHiddenChar returns a description of the first character in v that can hide or change the visible text, or "".
 func describeHiddenChar(v string, lines bool) string {
@@ -68,6 +68,9 @@ func inputTextFault(v string, r *rule, allow []string) string {
 	}
 	if r.Format == "path" {
 		return "" // does not reach the tool: Render replaces it with the canonical path
+	}
+	if r.Format == "url" && can("plain") {
+		v = withScheme(v)
 	}
 	if what := locationFault(r.Format, v); what != "" {
 		return what
@@ -160,6 +163,14 @@ func locationFault(format, v string) string {
 		return misplacedURL(v)
 	}
 	return ""
+}
+
+// withScheme returns a url as curl reads it: without a scheme it is http://.
+func withScheme(v string) string {
+	if strings.Contains(v, "://") {
+		return v
+	}
+	return "http://" + v
 }
 
 // isHost accepts a name (RFC 1123, section 2.1) or an address. It refuses a name whose last label begins with a digit,

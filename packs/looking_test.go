@@ -16,7 +16,7 @@ import (
 var update = flag.Bool("update", false, "write golden files anew")
 
 // lookers are the packs that query other systems.
-var lookers = []string{"gh", "aws", "az", "gcloud", "gcloud-aiplatform", "terraform"}
+var lookers = []string{"gh", "aws", "az", "gcloud", "gcloud-aiplatform"}
 
 // doers returns the capabilities of these packs that do more than query.
 func doers(t *testing.T) (ids []string) {
@@ -52,7 +52,7 @@ func TestLooking(t *testing.T) { calls(t, "testdata/looking.txt", lookers) }
 
 // TestBuilding checks the command lines of the capabilities that work on a project.
 func TestBuilding(t *testing.T) {
-	calls(t, "testdata/building.txt", append([]string{"git", "go", "npm", "pip", "cargo", "make", "python", "uv"}, doers(t)...))
+	calls(t, "testdata/building.txt", append([]string{"git", "go", "npm", "pnpm", "yarn", "pip", "cargo", "make", "python", "uv", "terraform", "curl", "jq"}, doers(t)...))
 }
 
 // calls compares a file of calls with the command lines that the packs produce. The file must contain each capability

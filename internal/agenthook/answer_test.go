@@ -48,7 +48,7 @@ func newYard(t testing.TB) *yard {
 			t.Fatal(err)
 		}
 	}
-	for link, to := range map[string]string{y.dir + "/keys": home + "/.ssh", y.dir + "/g": y.dir + "/.git"} {
+	for link, to := range map[string]string{y.dir + "/keys": home + "/.ssh", y.dir + "/g": y.dir + "/.git", y.dir + "/out": top} {
 		if err := os.Symlink(to, link); err != nil {
 			ktest.Missing(t, "symlink", err)
 		}
@@ -119,6 +119,11 @@ func TestLines(t *testing.T) {
 		{"kubectl get pods", bailey.Ask, "shell.exec"}, // its credentials and configuration are unknown
 		{"gh pr list -R o/r", bailey.Ask, "shell.exec"},
 		{"terraform validate", bailey.Ask, "shell.exec"}, // it starts programs from the directory
+		{"terraform state list", bailey.Ask, "shell.exec"},
+		{"curl -L https://example.com/", bailey.Ask, "shell.exec"}, // nothing keeps it to one host
+		{"jq .a sub/x.json", bailey.Allow, "file.read jq.file"},
+		{"jq . out/x.json", bailey.Deny, "file.read"}, // a link leads outside
+		{"jq --slurpfile a out/x.json . sub/x", bailey.Deny, "file.read"},
 		{"helm template web sub", bailey.Ask, "shell.exec"},
 		{"sudo git status", bailey.Ask, "shell.exec"},
 		{"GIT_DIR=x git status", bailey.Ask, "shell.exec"},

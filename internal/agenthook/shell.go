@@ -75,6 +75,9 @@ func (c Config) translateCommand(k shellparse.Command, start string) (parts []pl
 			continue
 		}
 		for _, in := range m.Inputs {
+			for _, path := range m.Subpaths(in) { // outside of a cage, a link there may lead anywhere
+				file(path, m.Writes(), "the program would open it")
+			}
 			for _, p := range m.PathInputs() { // resolve as the shell's child will: links before ".."
 				if v, ok := in[p.Name].(string); ok {
 					in[p.Name] = resolvePath(dir, v)

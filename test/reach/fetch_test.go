@@ -91,6 +91,12 @@ func TestFetches(t *testing.T) {
 		if r := s.call("npm.test", p, nil); r.exit.Code != 0 || !strings.Contains(r.out, "7") {
 			t.Error(r)
 		}
+		if r := s.call("npm.view", p, map[string]any{"words": []any{"yard-pad", "version"}}); r.exit.Code != 0 || !strings.Contains(r.out, "4.5.6") {
+			t.Error(r)
+		}
+		if r := s.call("npm.npx", p, map[string]any{"call": "node -p 40+2"}); r.exit.Code != 0 || !strings.Contains(r.out, "42") {
+			t.Error(r)
+		}
 		if r := s.call("npm.rebuild", p, nil); r.exit.Code != 0 {
 			t.Error(r)
 		}
