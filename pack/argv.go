@@ -40,6 +40,7 @@ type operand struct {
 	def   *string
 	many  bool // any number of words, with one call for each
 	list  bool // the input is a list of words
+	plain bool // from here on no word is an option
 }
 
 // maxMany limits the calls that one command line can mean.
@@ -93,7 +94,8 @@ type argvMatch struct {
 	several  []string
 	operands []operand
 	after    []operand
-	place    int // how many of the pattern's words were found
+	place    int  // how many of the pattern's words were found
+	plain    bool // no further word is an option
 }
 
 func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
@@ -107,7 +109,12 @@ func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
 		}
 		a := rest[0]
 		rest = rest[1:]
+		t.plain = t.plain || t.place == len(p.words) && len(t.operands) > 0 && t.operands[0].plain
 		switch {
+		case t.plain:
+			if !t.matchOperand(a, false) {
+				return nil, false
+			}
 		case t.place < len(p.words) && a == p.words[t.place]:
 			t.place++
 		case t.place < len(p.words) && (len(a) < 2 || a[0] != '-' || a == "--"):
@@ -373,6 +380,7 @@ func (p *pattern) readOperand(item string, s *schema) string {
 		to, item = &p.after, after
 	}
 	var o operand
+	item, o.plain = strings.CutPrefix(item, "+")
 	item, o.many = strings.CutSuffix(item, "...")
 	name, def, given := strings.Cut(item, "=")
 	if o.input = name; given {

@@ -306,6 +306,15 @@ func (r *reader) routesField(p *[]string) func(ast.Node) {
 	}
 }
 
+// permits reports whether a class is not milder than the requests to a daemon.
+func (s SideEffect) permits(routes []string) bool {
+	return !slices.ContainsFunc(routes, func(text string) bool {
+		route, err := bailey.ParseRoute(text)
+		changes, removes := route.Changes()
+		return err == nil && (changes && s.Rank() < Mutating.Rank() || removes && s.Rank() < Destructive.Rank())
+	})
+}
+
 // checkDaemonAPI checks that network.api does not conflict with the rest of the manifest. A tool that may create Unix sockets
 // must not see a directory of the caller, because another socket could be in it.
 func (r *reader) checkDaemonAPI(n ast.Node, m *manifest, s *schema) []egressEntry {
@@ -319,8 +328,11 @@ func (r *reader) checkDaemonAPI(n ast.Node, m *manifest, s *schema) []egressEntr
 	case m.Isolation != Jail:
 		r.AddFault(n, "isolation %s contradicts api: only a cage of ours has a socket that is served outside",
 			m.Isolation)
-	case m.SideEffect != ReadOnly:
-		r.AddFault(n, "sideEffectClass %s contradicts api: a daemon is asked, and tells", m.SideEffect)
+	case m.SideEffect != ReadOnly && m.SideEffect != Mutating && m.SideEffect != Destructive:
+		r.AddFault(n, "sideEffectClass %s contradicts api: a daemon is asked, changed, or loses something", m.SideEffect)
+	case !m.SideEffect.permits(b.API.Allow):
+		r.AddFault(n, "sideEffectClass %s contradicts api: POST wants mutating, DELETE and prune want destructive",
+			m.SideEffect)
 	case len(b.Egress) > 0:
 		r.AddFault(n, "egress contradicts api: what a daemon tells would have a way out")
 	case slices.ContainsFunc(s.names, path) || len(b.Read) > 0:

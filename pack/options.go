@@ -2,6 +2,7 @@ package pack
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -18,11 +19,13 @@ type optionTable struct {
 // toolOption is one option. A value is attached in an item: --name=value, or -nvalue for a name of one letter.
 type toolOption struct {
 	name     string
-	value    bool     // the option has a value
-	optional bool     // the value may be missing; if present, it is attached
-	next     bool     // the value of a command line is also the next word, if there is one
-	number   bool     // the value is a decimal number
-	values   []string // permitted values; a trailing * permits any ending; empty permits all
+	value    bool           // the option has a value
+	optional bool           // the value may be missing; if present, it is attached
+	next     bool           // the value of a command line is also the next word, if there is one
+	number   bool           // the value is a decimal number
+	subpath  bool           // the value is a relative path below the working directory
+	form     *regexp.Regexp // the value matches this entirely
+	values   []string       // permitted values; a trailing * permits any ending; empty permits all
 }
 
 // parseOptionTable parses the text of a table. The second result describes what is wrong with it, or is "".
@@ -43,13 +46,11 @@ func parseOptionTable(text string) (*optionTable, string) {
 			o.value, o.optional, o.next = true, true, rest == "[+]"
 		case rest[0] == '=':
 			o.value = true
-			if rest == "=#" {
-				o.number = true
-			} else if len(rest) > 1 {
-				o.values = strings.Split(rest[1:], "|")
+			if wrong := o.limitValue(rest[1:]); wrong != "" {
+				return nil, wrong
 			}
 		default:
-			return nil, fmt.Sprintf("%q is no option: write --flag, --name=, --name=a|b*, --name=#, --name[=], --name[+] or -n#", strictyaml.Clip(word))
+			return nil, fmt.Sprintf("%q is no option: write --flag, --name=, --name=a|b*, --name=#, --name=~RE, --name=<subpath>, --name[=], --name[+] or -n#", strictyaml.Clip(word))
 		}
 		switch bare := o.name == "-" && o.number; {
 		case !bare && (len(o.name) < 2 || o.name[0] != '-' || o.name == "--"):
@@ -67,6 +68,25 @@ func parseOptionTable(text string) (*optionTable, string) {
 	return t, ""
 }
 
+// limitValue reads the text after = in a table. The result describes what is wrong with it, or is "".
+func (o *toolOption) limitValue(text string) string {
+	form, matches := strings.CutPrefix(text, "~")
+	switch {
+	case text == "#":
+		o.number = true
+	case text == "<subpath>":
+		o.subpath = true
+	case matches:
+		var err error
+		if o.form, err = regexp.Compile(`\A(?:` + form + `)\z`); err != nil {
+			return fmt.Sprintf("%q is not a regular expression that RE2 reads", strictyaml.Clip(form))
+		}
+	case text != "":
+		o.values = strings.Split(text, "|")
+	}
+	return ""
+}
+
 func (t *optionTable) findOption(name string) *toolOption {
 	if i := slices.IndexFunc(t.list, func(o toolOption) bool { return o.name == name }); i >= 0 {
 		return &t.list[i]
@@ -80,6 +100,10 @@ func (o *toolOption) isShort() bool { return len(o.name) == 2 && o.name[0] == '-
 // joinValue returns the option with its value as one word, or "" if the value is not permitted.
 func (o *toolOption) joinValue(value string) string {
 	switch {
+	case o.subpath && (!isSubpath(value) || value[0] == '='): // -f=x has the value x for some tools
+		return ""
+	case o.form != nil && !o.form.MatchString(value):
+		return ""
 	case o.number && (value == "" || strings.Trim(value, "0123456789") != ""):
 		return ""
 	case len(o.values) > 0 && !slices.ContainsFunc(o.values, func(p string) bool {

@@ -187,6 +187,7 @@
 // option without an input has no relevant effect and no value; with _ as the input it has a value that is ignored. If
 // an operand with = is missing, the text after the = is used. An operand with ... may occur several times, and each
 // occurrence is a separate call. The operand _ is ignored. Words after -- match the operands that are written with --.
+// From the operand that begins with + on, as in [image] [+command], no word is an option of the tool, nor is --.
 // A command line with any other word does not match. A pattern grants no rights.
 //
 // # The agent's own
@@ -230,8 +231,10 @@
 //	  allow: [option]  values may start with -: they are options of a program that can do anything in any case
 //	  options: "--all -n# --since= --out=json|path=* --color[=] --merged[+] -#"
 //	                   the value is one option of this list, with its value in the same word: --since=x, -n5. After the
-//	                   name, = requires a value, # a number, =a|b* one of these (* is any ending), [=] permits a value,
-//	                   [+] as well, which on a command line may be the next word; -# is a number after a dash
+//	                   name, = requires a value, # a number, =a|b* one of these (* is any ending), =~RE one that this
+//	                   expression (RE2) matches entirely, =<subpath> a relative path below the working directory, [=]
+//	                   permits a value, [+] as well, which on a command line may be the next word; -# is a number after a
+//	                   dash
 //
 // # Bundles
 //

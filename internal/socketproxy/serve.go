@@ -123,6 +123,9 @@ func (x *exchange) relayResponse(ctx context.Context, r request, e *bailey.Egres
 	defer d.Close()
 	defer context.AfterFunc(ctx, func() { d.Close() })()
 	daemon := idleConn{d, x.limits.Idle}
+	if r.mayBeQuiet() {
+		daemon.idle = x.limits.Quiet
+	}
 	n, err := io.WriteString(daemon, r.wireText())
 	if e.Up = int64(n); err != nil {
 		return err
