@@ -25,6 +25,7 @@ type tableOptions struct {
 	place int // how many of the pattern's words come before
 	input string
 	table *optionTable
+	items *rule // of the input
 }
 
 type option struct {
@@ -228,7 +229,8 @@ func (p pattern) matchOne(t *argvMatch, a string, rest []string) (n int, ok bool
 		if l.place != t.place {
 			continue
 		}
-		if items, used := l.table.readWord(a, rest); len(items) > 0 {
+		items, used := l.table.readWord(a, rest)
+		if len(items) > 0 && !slices.ContainsFunc(items, l.refusesItem) {
 			had, _ := t.input[l.input].([]any)
 			for _, item := range items {
 				had = append(had, item)
@@ -239,6 +241,10 @@ func (p pattern) matchOne(t *argvMatch, a string, rest []string) (n int, ok bool
 	}
 	return 0, false
 }
+
+// refusesItem reports whether the schema of the items excludes an option of the table, for example by not: {enum: […]}.
+// Another table can have it.
+func (l tableOptions) refusesItem(item string) bool { return !new(checker).satisfies(l.items, item) }
 
 // setInput sets the value of an input. It returns false if the input is set already.
 func (t *argvMatch) setInput(o option, v any) bool {
@@ -354,7 +360,8 @@ func (p *pattern) readOption(item string, s *schema) string {
 		if in == nil || in.Items.followRef() == nil || in.Items.followRef().options == nil {
 			return "{... " + safeText(input) + "} wants a list whose items have x-bailey options"
 		}
-		p.tables = append(p.tables, tableOptions{len(p.words), input, in.Items.followRef().options})
+		p.tables = append(p.tables, tableOptions{len(p.words), input, in.Items.followRef().options,
+			in.Items.followRef()})
 		return ""
 	}
 	o := option{names: strings.Split(names, "|"), place: len(p.words)}

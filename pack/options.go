@@ -100,8 +100,8 @@ func (o *toolOption) isShort() bool { return len(o.name) == 2 && o.name[0] == '-
 // joinValue returns the option with its value as one word, or "" if the value is not permitted.
 func (o *toolOption) joinValue(value string) string {
 	switch {
-	case o.subpath && (!isSubpath(value) || value[0] == '='): // -f=x has the value x for some tools
-		return ""
+	case o.subpath && (!isSubpath(value) || strings.ContainsAny(value[:1], "=-") || strings.Contains(value, ":")):
+		return "" // -f=x has the value x for some tools, - is standard input, and x: begins an address
 	case o.form != nil && !o.form.MatchString(value):
 		return ""
 	case o.number && (value == "" || strings.Trim(value, "0123456789") != ""):
