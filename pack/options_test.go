@@ -8,7 +8,7 @@ import (
 
 // TestOptionTable checks which words are options of a table, and the items that they become.
 func TestOptionTable(t *testing.T) {
-	table, wrong := parseOptionTable("--all -q -v -n# -# -o= --out=json|yaml|path=* --color[=] -M[=] -run= --depth=#")
+	table, wrong := parseOptionTable("--all -q -v -n# -# -o= --out=json|yaml|path=* --color[=] -M[=] -run= --depth=# -f=<subpath> --file=<subpath> --net=~[a-z]+[0-9]? -e=~[^=].*")
 	if wrong != "" {
 		t.Fatal(wrong)
 	}
@@ -35,6 +35,22 @@ func TestOptionTable(t *testing.T) {
 		{"--al", "", ""},
 		{"-qx", "", ""},
 		{"--depth -1", "", "-1"},
+		{"-f a/b.yml x", "-fa/b.yml", "x"},
+		{"--file ./a", "--file=./a", ""},
+		{"--file /a", "", "/a"},
+		{"--file=../a", "", ""},
+		{"-f a/../../b", "", "a/../../b"},
+		{"-f=/a", "", ""},
+		{"-f=a", "", ""},
+		{"-f -", "", "-"},
+		{"-f https://x/a", "", "https://x/a"},
+		{"-f git@x:a", "", "git@x:a"},
+		{"--net app1", "--net=app1", ""},
+		{"--net=app12", "", ""},
+		{"--net=container:a", "", ""},
+		{"--net=xapp1x,", "", ""},
+		{"-e A=b", "-eA=b", ""},
+		{"-e=A", "", ""},
 		{"-", "", ""},
 	} {
 		words := strings.Fields(c.line)
@@ -53,7 +69,7 @@ func TestOptionTable(t *testing.T) {
 			t.Errorf("the item %q is taken", item)
 		}
 	}
-	for _, text := range []string{"", "x", "--", "--a --a", "--a[", "--a[=", "-#x"} {
+	for _, text := range []string{"", "x", "--", "--a --a", "--a[", "--a[=", "-#x", "--a=~(", "--a=~a --a="} {
 		if _, wrong := parseOptionTable(text); wrong == "" {
 			t.Errorf("the table %q is taken", text)
 		}
