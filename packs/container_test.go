@@ -9,6 +9,18 @@ import (
 	"bailey/pack"
 )
 
+// TestHost checks the command lines of the capabilities that act on this machine without asking a daemon through the
+// gate.
+func TestHost(t *testing.T) {
+	var ids []string
+	for _, m := range of(t, []string{"docker", "podman", "systemctl", "journalctl"}) {
+		if m.API() == nil {
+			ids = append(ids, string(m.ID))
+		}
+	}
+	calls(t, "testdata/host.txt", ids)
+}
+
 // hostLines are command lines of tools that act on this machine, each with the capability that it means and its class.
 // A - is a line that means none.
 const hostLines = `
