@@ -37,6 +37,11 @@ func TestParseRoute(t *testing.T) {
 			t.Errorf("%s changes %v, removes %v, %v", text, changes, removes, err)
 		}
 	}
+	for name, allow := range map[string][]string{"unix:docker": {"GET /_ping", "GET /containers/json"}, "unix:docker:changes": {"GET /_ping", "POST /containers/{id}/stop"}} {
+		if api := (bailey.API{Socket: "docker", Allow: allow}); api.String() != name {
+			t.Errorf("%q is %s", allow, api)
+		}
+	}
 	if api := (bailey.API{Socket: "docker"}); api.String() != "unix:docker" || api.Inside() != "/run/bailey/docker.sock" || !slices.Contains(bailey.Daemons(), "docker") || !slices.IsSorted(bailey.Daemons()) {
 		t.Error(api)
 	}

@@ -154,8 +154,18 @@ type API struct {
 // Daemons returns the supported daemons, sorted.
 func Daemons() []string { return []string{"docker", "incus", "podman"} }
 
-// String returns the name for policy and receipts.
-func (a API) String() string { return "unix:" + a.Socket }
+// String returns the name for policy and receipts: unix:docker, or unix:docker:changes if a route changes something. So
+// a rule that permits queries permits no change.
+func (a API) String() string {
+	for _, text := range a.Allow {
+		if r, err := ParseRoute(text); err == nil {
+			if changes, _ := r.Changes(); changes {
+				return "unix:" + a.Socket + ":changes"
+			}
+		}
+	}
+	return "unix:" + a.Socket
+}
 
 // Inside returns the path of the socket in the cage.
 func (a API) Inside() string { return "/run/bailey/" + a.Socket + ".sock" }

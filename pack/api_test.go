@@ -75,8 +75,8 @@ func changing(class string) []string {
 // TestAPIChanges checks that a class allows the requests of its own and of milder classes.
 func TestAPIChanges(t *testing.T) {
 	for class, routes := range map[string]string{"mutating": `"GET /a", "POST /containers/{id}/stop?t"`, "destructive": `"GET /a", "POST /b", "POST /containers/prune", "DELETE /containers/{id}"`} {
-		if m, err := demoPS(asking(`{socket: docker, allow: [`+routes+`]}`, changing(class)...)); err != nil || string(m.SideEffect) != class {
-			t.Errorf("%s: %v", class, err)
+		if m, err := demoPS(asking(`{socket: docker, allow: [`+routes+`]}`, changing(class)...)); err != nil || string(m.SideEffect) != class || !slices.Equal(m.Reaches(), []string{"unix:docker:changes"}) {
+			t.Errorf("%s: %v, %v", class, err, m)
 		}
 	}
 }

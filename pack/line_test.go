@@ -38,7 +38,7 @@ func TestMeanings(t *testing.T) {
 		{"docker run --rm alpine ls -l --all", "docker.run", "docker.run"}, // no word after the image is an option
 		{"docker run alpine --privileged", "docker.run", "docker.run"},
 		{"docker run -- alpine -- ls", "docker.run", "docker.run"},
-		{"docker run --privileged alpine", "docker.run-host", "docker.run"}, // the table of run has no such option,
+		{"docker run --privileged alpine", "docker.run-host", "docker.run"},   // the table of run has no such option,
 		{"docker run --network=host alpine", "docker.run-host", "docker.run"}, // or the schema of its items excludes it
 		{"docker run --network=app alpine", "docker.run", "docker.run"},
 		{"docker run -it alpine", "", "docker.run"},

@@ -128,6 +128,9 @@ func TestDaemonsStateTheirChanges(t *testing.T) {
 				}
 			}
 		}
+		if reaches := m.Reaches(); len(reaches) != 1 || strings.HasSuffix(reaches[0], ":changes") != change {
+			t.Errorf("%s reaches %q", m.ID, reaches)
+		}
 		if untag := strings.HasSuffix(string(m.ID), ".untag"); change != (m.SideEffect != pack.ReadOnly) || remove != (m.SideEffect == pack.Destructive) && !untag {
 			t.Errorf("%s is %s, and its routes change %v and remove %v", m.ID, m.SideEffect, change, remove)
 		}

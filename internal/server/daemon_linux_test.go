@@ -16,6 +16,7 @@ import (
 	"bailey"
 	"bailey/internal/ktest"
 	"bailey/internal/settings"
+	"bailey/pack"
 	"bailey/packs"
 )
 
@@ -64,6 +65,10 @@ func TestDaemons(t *testing.T) {
 	o.ways, o.open = EgressPlanner{Settings: func() settings.Network {
 		return settings.Network{Sockets: map[string]string{"docker": socket, "podman": socket}}
 	}}, true
+	packsCatalog, err := pack.LoadBuiltin(packs.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
 	none := map[string]any{}
 	probe, tiny := map[string]any{"container": "probe"}, map[string]any{"image": "localhost/example/tiny:1"}
 	for _, c := range []struct {
@@ -147,7 +152,11 @@ func TestDaemons(t *testing.T) {
 			t.Errorf("%s %v: %v %s, refused %q\n%.2000s", c.id, c.input, res.Err, bailey.HintOf(res.Err), res.Refused, said)
 		}
 		out := o.sealed[len(o.sealed)-1]
-		if want := "unix:" + strings.SplitN(string(c.id), ".", 2)[0]; !slices.Equal(out.Reaches, []string{want}) || out.Egress == nil || out.Egress.Connections == 0 || out.Egress.Events[0].Via != "unix" {
+		want := "unix:" + strings.SplitN(string(c.id), ".", 2)[0]
+		if m, err := packsCatalog.Lookup(c.id); err != nil || m.SideEffect != pack.ReadOnly {
+			want += ":changes"
+		}
+		if !slices.Equal(out.Reaches, []string{want}) || out.Egress == nil || out.Egress.Connections == 0 || out.Egress.Events[0].Via != "unix" {
 			t.Errorf("%s: the receipt has %q, %+v", c.id, out.Reaches, out.Egress)
 		}
 	}
