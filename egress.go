@@ -154,8 +154,18 @@ type API struct {
 // Daemons returns the supported daemons, sorted.
 func Daemons() []string { return []string{"docker", "incus", "podman"} }
 
-// String returns the name for policy and receipts.
-func (a API) String() string { return "unix:" + a.Socket }
+// String returns the name for policy and receipts: unix:docker, or unix:docker:changes if a route changes something. So
+// a rule that permits queries permits no change.
+func (a API) String() string {
+	for _, text := range a.Allow {
+		if r, err := ParseRoute(text); err == nil {
+			if changes, _ := r.Changes(); changes {
+				return "unix:" + a.Socket + ":changes"
+			}
+		}
+	}
+	return "unix:" + a.Socket
+}
 
 // Inside returns the path of the socket in the cage.
 func (a API) Inside() string { return "/run/bailey/" + a.Socket + ".sock" }
@@ -173,13 +183,19 @@ const (
 	maxSegments = 16
 )
 
-// actions are the last segments of paths that do more than a query although they use GET: they copy files out, stream
-// endlessly, or take over the connection.
-var actions = []string{"archive", "attach", "build", "console", "events", "exec", "export", "files", "get", "grpc",
-	"load", "session", "sftp", "wait", "ws"}
+// actions are the last segments of paths that no route may have: they copy files, run programs, or take over the
+// connection.
+var actions = []string{"archive", "attach", "build", "console", "exec", "export", "files", "get", "grpc", "healthcheck",
+	"load", "resize", "session", "sftp", "wait", "ws"}
 
-// ParseRoute parses a route such as "GET /containers/{id}/stats?stream=0&one-shot". It accepts only queries: GET and
-// HEAD.
+// Changes reports whether the request changes something at the daemon, and whether it may remove something.
+func (r Route) Changes() (changes, removes bool) {
+	removes = r.Method == "DELETE" || len(r.Path) > 0 && r.Path[len(r.Path)-1] == "prune"
+	return removes || r.Method == "POST", removes
+}
+
+// ParseRoute parses a route such as "GET /containers/{id}/stats?stream=0&one-shot". Its method is GET, HEAD, POST or
+// DELETE. A request never has a body.
 func ParseRoute(s string) (Route, error) {
 	bad := func(why string) (Route, error) {
 		return Route{}, &Error{Kind: Invalid, Message: "route " + quoteTruncated(s) + ": " + why,
@@ -190,8 +206,8 @@ func ParseRoute(s string) (Route, error) {
 	switch {
 	case len(s) > maxRoute:
 		return bad(fmt.Sprintf("it has more than %d bytes", maxRoute))
-	case method != "GET" && method != "HEAD":
-		return bad("its method is neither GET nor HEAD")
+	case !slices.Contains([]string{"GET", "HEAD", "POST", "DELETE"}, method):
+		return bad("its method is none of GET, HEAD, POST and DELETE")
 	case !strings.HasPrefix(path, "/"):
 		return bad("its path does not begin with a slash")
 	}
@@ -210,7 +226,7 @@ func ParseRoute(s string) (Route, error) {
 		case seg == "" || seg == "." || seg == ".." || !isPlainWord(seg):
 			return bad("a segment must contain only letters, digits and ._-")
 		case i == len(r.Path)-1 && slices.Contains(actions, r.Path[i]):
-			return bad(seg + " does more than read")
+			return bad(seg + " copies files, runs programs or takes over the connection")
 		}
 	}
 	if asks {

@@ -67,6 +67,20 @@ func TestAPI(t *testing.T) {
 	}
 }
 
+// changing are replacements for a capability that changes something.
+func changing(class string) []string {
+	return []string{"sideEffectClass: readOnly\n    reversibility: readOnly", "sideEffectClass: " + class + "\n    reversibility: reversible"}
+}
+
+// TestAPIChanges checks that a class allows the requests of its own and of milder classes.
+func TestAPIChanges(t *testing.T) {
+	for class, routes := range map[string]string{"mutating": `"GET /a", "POST /containers/{id}/stop?t"`, "destructive": `"GET /a", "POST /b", "POST /containers/prune", "DELETE /containers/{id}"`} {
+		if m, err := demoPS(asking(`{socket: docker, allow: [`+routes+`]}`, changing(class)...)); err != nil || string(m.SideEffect) != class || !slices.Equal(m.Reaches(), []string{"unix:docker:changes"}) {
+			t.Errorf("%s: %v, %v", class, err, m)
+		}
+	}
+}
+
 func TestAPIRefused(t *testing.T) {
 	long := strings.Repeat(`"GET /a", `, maxRoutes)
 	for name, c := range map[string]struct{ text, want string }{
@@ -78,11 +92,14 @@ func TestAPIRefused(t *testing.T) {
 		"unknown key":      {asking(`{socket: docker, allow: ["GET /a"], path: /x}`), "path"},
 		"another daemon":   {asking(`{socket: dockr, allow: ["GET /a"]}`), "socket must be one of docker, incus, podman"},
 		"a path":           {asking(`{socket: /var/run/docker.sock, allow: ["GET /a"]}`), "socket must be one of"},
-		"a change":         {asking(`{socket: docker, allow: ["POST /containers/create"]}`), ":11:59: route"},
-		"a file":           {asking(`{socket: docker, allow: ["GET /containers/{id}/archive?path"]}`), "does more than read"},
+		"a method":         {asking(`{socket: docker, allow: ["PUT /containers/create"]}`), ":11:59: route"},
+		"a file":           {asking(`{socket: docker, allow: ["GET /containers/{id}/archive?path"]}`), "copies files"},
+		"a change":         {asking(`{socket: docker, allow: ["POST /containers/{id}/stop"]}`), "sideEffectClass readOnly contradicts api: POST needs mutating"},
+		"a removal":        {asking(`{socket: docker, allow: ["DELETE /containers/{id}"]}`, changing("mutating")...), "sideEffectClass mutating contradicts api: POST needs mutating, DELETE"},
+		"a prune":          {asking(`{socket: docker, allow: ["POST /containers/prune"]}`, changing("mutating")...), "DELETE and prune need destructive"},
 		"a list":           {asking(`[a]`), "api"},
 		"side effects":     {asking(someAPI, "sideEffectClass: readOnly", "sideEffectClass: none"), "sideEffectClass none contradicts api"},
-		"that changes":     {asking(someAPI, "sideEffectClass: readOnly\n    reversibility: readOnly", "sideEffectClass: mutating\n    reversibility: reversible"), "sideEffectClass mutating contradicts api"},
+		"that adds":        {asking(someAPI, changing("additive")...), "sideEffectClass additive contradicts api"},
 		"with egress":      {asking(someAPI, "egress: []", `egress: ["a.example:443"]`), "egress contradicts api"},
 		"with a directory": {asking(someAPI, "{type: string}", "{type: string, format: path}"), "path inputs and fs.ro contradict api"},
 		"in a directory":   {asking(someAPI, "args: [ps]", "args: [ps], cwdFromInput: name"), "path inputs and fs.ro contradict api"},

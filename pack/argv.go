@@ -26,6 +26,7 @@ type tableOptions struct {
 	place int // how many of the pattern's words come before
 	input string
 	table *optionTable
+	items *rule // of the input
 }
 
 type option struct {
@@ -45,6 +46,7 @@ type operand struct {
 	enum  []any
 	rest  bool // the input is a list of all words from the first that is no option, or that follows another operand
 	loose bool // rest, which also begins with -- or an option that the pattern does not have
+	plain bool // from here on no word is an option
 }
 
 // maxMany limits the calls that one command line can mean.
@@ -105,6 +107,7 @@ type argvMatch struct {
 	after    []operand
 	place    int  // how many of the pattern's words were found
 	began    bool // an operand was found
+	plain    bool // no further word is an option
 }
 
 func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
@@ -118,7 +121,12 @@ func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
 		}
 		a := rest[0]
 		rest = rest[1:]
+		t.plain = t.plain || t.place == len(p.words) && len(t.operands) > 0 && t.operands[0].plain
 		switch {
+		case t.plain:
+			if !t.matchOperand(a, false) {
+				return nil, false
+			}
 		case t.place < len(p.words) && a == p.words[t.place]:
 			t.place++
 		case t.place < len(p.words) && (len(a) < 2 || a[0] != '-' || a == "--"):
@@ -263,7 +271,8 @@ func (p pattern) matchOne(t *argvMatch, a string, rest []string) (n int, ok bool
 		if l.place != t.place {
 			continue
 		}
-		if items, used := l.table.readWord(a, rest); len(items) > 0 {
+		items, used := l.table.readWord(a, rest)
+		if len(items) > 0 && !slices.ContainsFunc(items, l.refusesItem) {
 			had, _ := t.input[l.input].([]any)
 			for _, item := range items {
 				had = append(had, item)
@@ -280,6 +289,10 @@ func (p pattern) matchOne(t *argvMatch, a string, rest []string) (n int, ok bool
 	}
 	return 0, false
 }
+
+// refusesItem reports whether the schema of the items excludes an option of the table, for example by not: {enum: […]}.
+// Another table can have it.
+func (l tableOptions) refusesItem(item string) bool { return !new(checker).satisfies(l.items, item) }
 
 // setInput sets the value of an input, or adds it to a list. It returns false if the input is set already.
 func (t *argvMatch) setInput(o option, v any) bool {
@@ -412,7 +425,8 @@ func (p *pattern) readOption(item string, s *schema) string {
 		if in == nil || in.Items.followRef() == nil || in.Items.followRef().options == nil {
 			return "{... " + safeText(input) + "} needs a list whose items have x-bailey options"
 		}
-		p.tables = append(p.tables, tableOptions{len(p.words), input, in.Items.followRef().options})
+		p.tables = append(p.tables, tableOptions{len(p.words), input, in.Items.followRef().options,
+			in.Items.followRef()})
 		return ""
 	}
 	o := option{names: strings.Split(names, "|"), place: len(p.words)}
@@ -442,7 +456,9 @@ func (p *pattern) readOperand(item string, s *schema) string {
 	}
 	var o operand
 	if item, o.loose = strings.CutPrefix(item, "... "); !o.loose {
-		item, o.rest = strings.CutPrefix(item, "+ ")
+		if item, o.rest = strings.CutPrefix(item, "+ "); !o.rest {
+			item, o.plain = strings.CutPrefix(item, "+")
+		}
 	}
 	o.rest = o.rest || o.loose
 	item, o.many = strings.CutSuffix(item, "...")

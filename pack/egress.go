@@ -312,6 +312,15 @@ func (r *reader) routesField(p *[]string) func(ast.Node) {
 	}
 }
 
+// permits reports whether a class is not milder than the requests to a daemon.
+func (s SideEffect) permits(routes []string) bool {
+	return !slices.ContainsFunc(routes, func(text string) bool {
+		route, err := bailey.ParseRoute(text)
+		changes, removes := route.Changes()
+		return err == nil && (changes && s.Rank() < Mutating.Rank() || removes && s.Rank() < Destructive.Rank())
+	})
+}
+
 // checkDaemonAPI checks that network.api does not conflict with the rest of the manifest. A tool that may create Unix sockets
 // must not see a directory of the caller, because another socket could be in it.
 func (r *reader) checkDaemonAPI(n ast.Node, m *manifest, s *schema) []egressEntry {
@@ -325,8 +334,11 @@ func (r *reader) checkDaemonAPI(n ast.Node, m *manifest, s *schema) []egressEntr
 	case m.Isolation != Jail:
 		r.AddFault(n, "isolation %s contradicts api, which needs a jail",
 			m.Isolation)
-	case m.SideEffect != ReadOnly:
-		r.AddFault(n, "sideEffectClass %s contradicts api: a daemon exchanges data", m.SideEffect)
+	case m.SideEffect != ReadOnly && m.SideEffect != Mutating && m.SideEffect != Destructive:
+		r.AddFault(n, "sideEffectClass %s contradicts api: it must be readOnly, mutating or destructive", m.SideEffect)
+	case !m.SideEffect.permits(b.API.Allow):
+		r.AddFault(n, "sideEffectClass %s contradicts api: POST needs mutating, DELETE and prune need destructive",
+			m.SideEffect)
 	case len(b.Egress) > 0:
 		r.AddFault(n, "egress contradicts api: data from a daemon could leave the jail")
 	case slices.ContainsFunc(s.names, path) || len(b.Read) > 0:

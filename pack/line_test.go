@@ -38,7 +38,14 @@ func TestMeanings(t *testing.T) {
 		{"aws ec2 describe-vpcs --filters a b --query x", "aws.read", "aws.read"},
 		{"aws --no-such-option x ec2 describe-vpcs", "", "aws.read"}, // it may have a value
 		{"aws ec2 describe-vpcs -- x", "", "aws.read"},
-		{"aws ec2 no-such", "", "aws.read"}, // several refuse it
+		{"aws ec2 no-such", "", "aws.read"},                                // several refuse it
+		{"docker run --rm alpine ls -l --all", "docker.run", "docker.run"}, // no word after the image is an option
+		{"docker run alpine --privileged", "docker.run", "docker.run"},
+		{"docker run -- alpine -- ls", "docker.run", "docker.run"},
+		{"docker run --privileged alpine", "docker.run-host", "docker.run"},   // the table of run has no such option,
+		{"docker run --network=host alpine", "docker.run-host", "docker.run"}, // or the schema of its items excludes it
+		{"docker run --network=app alpine", "docker.run", "docker.run"},
+		{"docker run -it alpine", "", "docker.run"},
 	} {
 		argv := strings.Fields(c.line)
 		var ids, near []string

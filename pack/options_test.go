@@ -8,7 +8,7 @@ import (
 
 // TestOptionTable checks which words are options of a table, and the items that they become.
 func TestOptionTable(t *testing.T) {
-	table, wrong := parseOptionTable("--all -q -v -n# -# -o= --out=json|yaml|path=* --color[=] -M[=] -run= --depth=# -j[#] --jobs[#] -w|--work= -f|--force --in=./|- -O=./ --arg:: --raw::./ --indent:# --data:")
+	table, wrong := parseOptionTable("--all -q -v -n# -# -o= --out=json|yaml|path=* --color[=] -M[=] -run= --depth=# -j[#] --jobs[#] -w|--work= --force --in=./|- -O=./ --arg:: --raw::./ --indent:# --data: -f=./ --file=./ --net=~[a-z]+[0-9]? -e=~[^=].*")
 	if wrong != "" {
 		t.Fatal(wrong)
 	}
@@ -35,6 +35,22 @@ func TestOptionTable(t *testing.T) {
 		{"--al", "", ""},
 		{"-qx", "", ""},
 		{"--depth -1", "", "-1"},
+		{"-f a/b.yml x", "-fa/b.yml", "x"},
+		{"--file ./a", "--file=./a", ""},
+		{"--file /a", "", "/a"},
+		{"--file=../a", "", ""},
+		{"-f a/../../b", "", "a/../../b"},
+		{"-f=/a", "", ""},
+		{"-f=a", "", ""},
+		{"-f -", "", "-"},
+		{"-f https://x/a", "", "https://x/a"},
+		{"-f git@x:a", "", "git@x:a"},
+		{"--net app1", "--net=app1", ""},
+		{"--net=app12", "", ""},
+		{"--net=container:a", "", ""},
+		{"--net=xapp1x,", "", ""},
+		{"-e A=b", "-eA=b", ""},
+		{"-e=A", "", ""},
 		{"-", "", ""},
 		{"-j 4 x", "-j4", "x"},
 		{"-j4", "-j4", ""},
@@ -46,8 +62,8 @@ func TestOptionTable(t *testing.T) {
 		{"-w a b", "--work=a", "b"},
 		{"--work=a", "--work=a", ""},
 		{"-w=a", "", ""}, // tools differ in what they make of it
-		{"-f x", "--force", "x"},
-		{"-qf", "-q --force", ""},
+		{"-wx y", "--work=x", "y"},
+		{"-qwx", "-q --work=x", ""},
 		{"--in a/b", "--in=a/b", ""},
 		{"--in -", "--in=-", ""},
 		{"--in /a", "", "/a"},
@@ -92,7 +108,7 @@ func TestOptionTable(t *testing.T) {
 			t.Errorf("%s: path %q, want %q", item, got, want)
 		}
 	}
-	for _, text := range []string{"", "x", "--", "--a --a", "--a[", "--a[=", "-#x", "-a:", "-a|", "-a|x", "-a|-a", "-a -b|-a", "|-a", "--a|-#"} {
+	for _, text := range []string{"", "x", "--", "--a --a", "--a[", "--a[=", "-#x", "-a:", "-a|", "-a|x", "-a|-a", "-a -b|-a", "|-a", "--a|-#", "--a=~(", "--a=~a --a="} {
 		if _, wrong := parseOptionTable(text); wrong == "" {
 			t.Errorf("the table %q is taken", text)
 		}

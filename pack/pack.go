@@ -206,7 +206,8 @@
 // If the input of an option ends with !, only lines that set it match. If the input of an operand has an enum, only
 // these words match. The operand [+ words] takes the rest of the line, options too, from the first word that is no
 // option or that follows another operand; [... words] is the same, and also begins with -- or an option that the pattern
-// does not have. A command line with any other word does not match. A pattern grants no rights.
+// does not have. From the operand that begins with + on, as in [image] [+command], no word is an option of the tool, nor
+// is --. A command line with any other word does not match. A pattern grants no rights.
 //
 // With cagedLines: true the lines are equivalent only if the tool runs in a cage, for example because it reads settings or
 // plug-ins of its user. A hook that decides about an agent's own shell does not use such a pattern.

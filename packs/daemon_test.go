@@ -27,15 +27,34 @@ var daemonCalls = func() (list []struct {
 	}
 	add(nil, "docker.df", "docker.info", "docker.version", "podman.df", "podman.info", "podman.version", "incus.storage-list", "incus.project-list")
 	add(map[string]any{"all": true, "untruncated": true, "last": 5, "filter": "label=app=web"}, "docker.ps", "podman.ps")
+	add(map[string]any{"options": []any{"-a", "-q", "-fstatus=exited", "--format={{.Names}} {{.Status}}"}}, "docker.ps", "podman.ps")
 	add(map[string]any{"all": true, "untruncated": true, "filter": "reference=a/b:1"}, "docker.images", "podman.images")
 	add(map[string]any{"container": "web-1", "size": true}, "docker.inspect", "podman.inspect")
-	add(map[string]any{"image": "registry.example:5000/a/b:1.2@sha256:" + strings.Repeat("0a", 32)}, "docker.image-inspect", "docker.image-history", "podman.image-inspect", "podman.image-history")
+	add(map[string]any{"names": []any{"web-1", "a/b:1"}, "options": []any{"-f{{.Id}}"}}, "docker.inspect-any", "podman.inspect-any")
+	add(map[string]any{"image": "registry.example:5000/a/b:1.2@sha256:" + strings.Repeat("0a", 32)}, "docker.image-inspect", "docker.image-history", "podman.image-inspect", "podman.image-history", "podman.image-exists", "podman.image-tree")
 	add(map[string]any{"container": "web-1", "tail": 10, "timestamps": true, "since": "2026-01-31T12:00:00Z", "until": "5m"}, "docker.logs", "podman.logs")
-	add(map[string]any{"container": "web-1"}, "docker.stats", "docker.top", "docker.port", "docker.diff", "podman.stats", "podman.top", "podman.diff", "docker.logs", "podman.logs")
+	add(map[string]any{"container": "web-1"}, "docker.stats", "docker.top", "docker.port", "docker.diff", "podman.stats", "podman.top", "podman.diff", "docker.logs", "podman.logs", "podman.port", "podman.container-exists", "podman.generate-systemd")
 	add(map[string]any{"network": "n", "filter": "driver=bridge", "untruncated": true}, "docker.network-ls", "docker.network-inspect", "podman.network-ls", "podman.network-inspect")
 	add(map[string]any{"volume": "v", "filter": "driver=local"}, "docker.volume-ls", "docker.volume-inspect", "podman.volume-ls", "podman.volume-inspect")
 	add(map[string]any{"pod": "p", "filter": "name=p"}, "podman.pods", "podman.pod-inspect")
 	add(map[string]any{"project": "p", "instance": "c1"}, "incus.list", "incus.info", "incus.config-show", "incus.image-list", "incus.network-list", "incus.profile-list")
+	add(map[string]any{"term": "postgres", "options": []any{"--limit=5"}}, "docker.search", "podman.search")
+	add(map[string]any{"options": []any{"--since=1h"}}, "docker.events", "podman.events")
+	add(nil, "podman.secret-ls")
+	add(map[string]any{"containers": []any{"web-1", "db"}}, "docker.start", "docker.pause", "docker.unpause", "podman.start", "podman.pause", "podman.unpause", "podman.generate")
+	add(map[string]any{"containers": []any{"web-1"}, "options": []any{"-t5"}}, "docker.stop", "docker.restart", "podman.stop", "podman.restart")
+	add(map[string]any{"containers": []any{"web-1"}, "options": []any{"-sHUP"}}, "docker.kill", "podman.kill")
+	add(map[string]any{"container": "web-1", "name": "web-2"}, "docker.rename", "podman.rename")
+	add(map[string]any{"image": "a/b", "target": "registry.example:5000/a/b:2"}, "docker.tag", "podman.tag", "podman.untag", "podman.push")
+	add(map[string]any{"image": "a/b:1", "options": []any{"-q"}}, "docker.pull", "docker.push", "podman.pull")
+	add(map[string]any{"container": "web-1", "target": "a/b:3"}, "docker.commit", "podman.commit")
+	add(map[string]any{"containers": []any{"web-1"}, "options": []any{"-f", "-v"}}, "docker.rm", "podman.rm")
+	add(map[string]any{"images": []any{"a/b:1"}, "options": []any{"-f"}}, "docker.rmi", "podman.rmi")
+	add(map[string]any{"networks": []any{"n"}}, "docker.network-rm", "podman.network-rm")
+	add(map[string]any{"volumes": []any{"v"}}, "docker.volume-rm", "podman.volume-rm")
+	add(map[string]any{"pods": []any{"p"}}, "podman.pod-start", "podman.pod-stop", "podman.pod-restart", "podman.pod-rm")
+	add(map[string]any{"options": []any{"-f"}}, "docker.container-prune", "docker.image-prune", "docker.volume-prune", "docker.network-prune", "docker.system-prune", "docker.builder-prune",
+		"podman.container-prune", "podman.image-prune", "podman.volume-prune", "podman.network-prune", "podman.pod-prune", "podman.system-prune")
 	return list
 }()
 
@@ -79,28 +98,41 @@ func TestDaemonCommands(t *testing.T) {
 	}
 }
 
-// TestDaemonsOnlyLook checks that every capability that uses a daemon declares only queries, and that no permitted
-// route can change the daemon.
-func TestDaemonsOnlyLook(t *testing.T) {
+// TestDaemonsStateTheirChanges checks that no capability that uses a daemon has more than its socket, that its class
+// states what its routes do, and that nothing streams but logs, events and what ends by itself.
+func TestDaemonsStateTheirChanges(t *testing.T) {
 	for _, m := range catalog(t).All() {
 		api := m.API()
 		if api == nil {
 			continue
 		}
 		j := m.Job(nil, nil)
-		if m.SideEffect != pack.ReadOnly || m.Reversibility != pack.NothingDone || len(j.Read)+len(j.Exec)+len(m.PathInputs())+len(m.Wants()) > 0 || j.NeedsProc {
+		if (m.Reversibility == pack.NothingDone) != (m.SideEffect == pack.ReadOnly) || len(j.Read)+len(j.Exec)+len(m.PathInputs())+len(m.Wants()) > 0 || j.NeedsProc || m.Uncaged() {
 			t.Errorf("%s has more than a socket", m.ID)
 		}
+		var change, remove bool
 		for _, route := range api.Allow {
 			r, err := bailey.ParseRoute(route)
 			if err != nil || r.Method == "HEAD" && route != "HEAD /_ping" {
 				t.Errorf("%s: %s, %v", m.ID, route, err)
 			}
+			changes, removes := r.Changes()
+			change, remove = change || changes, remove || removes
 			for name, values := range r.Query {
-				if slices.Contains([]string{"follow", "stream", "sync", "ps_args"}, name) && values == nil {
+				if slices.Contains([]string{"follow", "stream", "sync", "ps_args"}, name) && values == nil && m.SideEffect == pack.ReadOnly &&
+					!slices.Contains([]string{"logs", "events"}, strings.SplitN(string(m.ID), ".", 2)[1]) && m.ID != "podman.port" {
 					t.Errorf("%s: %s leaves %s open", m.ID, route, name)
 				}
+				if slices.Contains([]string{"fromSrc", "changes", "authfile", "password", "username"}, name) && !slices.Equal(values, []string{""}) {
+					t.Errorf("%s: %s has %s", m.ID, route, name)
+				}
 			}
+		}
+		if reaches := m.Reaches(); len(reaches) != 1 || strings.HasSuffix(reaches[0], ":changes") != change {
+			t.Errorf("%s reaches %q", m.ID, reaches)
+		}
+		if untag := strings.HasSuffix(string(m.ID), ".untag"); change != (m.SideEffect != pack.ReadOnly) || remove != (m.SideEffect == pack.Destructive) && !untag {
+			t.Errorf("%s is %s, and its routes change %v and remove %v", m.ID, m.SideEffect, change, remove)
 		}
 	}
 }
@@ -119,6 +151,9 @@ func TestDaemonsRefuse(t *testing.T) {
 	refuses(t, "docker.logs", "tail", 0, "all", 10001)
 	refuses(t, "docker.logs", "since", "", "-1", "now", "1 h", "5m&follow=1")
 	refuses(t, "docker.logs", "follow", true)
+	refuses(t, "docker.stop", "containers", []any{"-x"}, []any{"a/b"}, []any{"a?v=1"})
+	refuses(t, "docker.rm", "options", []any{"--help"}, []any{"-fx"}, []any{"-fv"})
+	refuses(t, "docker.run", "options", []any{"--privileged"}, []any{"--network=host"}, []any{"--network=container:a"}, []any{"-v/:/h"}, []any{"--volume=./a:/h"}, []any{"--env-file=/etc/passwd"}, []any{"-it"})
 	refuses(t, "docker.top", "options", "aux")
 	refuses(t, "incus.list", "project", "", "-x", "a/b", "remote:a")
 }

@@ -16,6 +16,7 @@ import (
 	"bailey"
 	"bailey/internal/ktest"
 	"bailey/internal/settings"
+	"bailey/pack"
 	"bailey/packs"
 )
 
@@ -64,6 +65,10 @@ func TestDaemons(t *testing.T) {
 	o.ways, o.open = EgressPlanner{Settings: func() settings.Network {
 		return settings.Network{Sockets: map[string]string{"docker": socket, "podman": socket}}
 	}}, true
+	packsCatalog, err := pack.LoadBuiltin(packs.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
 	none := map[string]any{}
 	probe, tiny := map[string]any{"container": "probe"}, map[string]any{"image": "localhost/example/tiny:1"}
 	for _, c := range []struct {
@@ -111,6 +116,32 @@ func TestDaemons(t *testing.T) {
 		{"podman.df", none, "RECLAIMABLE", false},
 		{"podman.info", none, "graphDriverName: vfs", false},
 		{"podman.version", none, "Podman Engine", false},
+		{"docker.inspect-any", map[string]any{"names": []any{"probe", "localhost/example/tiny:1"}}, `"Architecture"`, false},
+		{"podman.inspect-any", map[string]any{"names": []any{"probe"}}, "[REDACTED_", false},
+		{"podman.image-exists", tiny, "", false},
+		{"podman.container-exists", map[string]any{"container": "nobody"}, "", true},
+		{"podman.port", probe, "", false},
+		{"podman.generate", map[string]any{"containers": []any{"probe"}}, "kind: Pod", false},
+		{"podman.generate-systemd", probe, "[Service]", false},
+		{"docker.tag", map[string]any{"image": "localhost/example/tiny:1", "target": "localhost/example/tiny:2"}, "", false},
+		{"podman.tag", map[string]any{"image": "localhost/example/tiny:1", "target": "localhost/example/tiny:3"}, "", false},
+		{"docker.images", map[string]any{"repository": "localhost/example/tiny"}, "example/tiny", false},
+		{"docker.rename", map[string]any{"container": "probe", "name": "probe2"}, "", false},
+		{"podman.rename", map[string]any{"container": "probe2", "name": "probe3"}, "", false},
+		{"docker.commit", map[string]any{"container": "probe3", "target": "localhost/example/made:1"}, "EOF", true}, // Podman wants a body, Docker does not
+		{"podman.commit", map[string]any{"container": "probe3", "target": "localhost/example/made:2"}, "", false},
+		{"docker.stop", map[string]any{"containers": []any{"probe3"}}, "probe3", false},
+		{"podman.stop", map[string]any{"containers": []any{"probe3"}}, "probe3", false},
+		{"docker.stop", map[string]any{"containers": []any{"nobody"}}, "no such container", true},
+		{"docker.rmi", map[string]any{"images": []any{"localhost/example/tiny:2"}}, "untagged", false},
+		{"podman.rmi", map[string]any{"images": []any{"localhost/example/tiny:3"}}, "untagged", false},
+		{"docker.rm", map[string]any{"containers": []any{"probe3"}, "options": []any{"-f", "-v"}}, "probe3", false},
+		{"podman.rm", map[string]any{"containers": []any{"probe3"}}, "no container", true},
+		{"podman.image-prune", map[string]any{"options": []any{"-a", "-f"}}, "", false},
+		{"docker.images", none, "REPOSITORY", false},
+		{"docker.volume-prune", map[string]any{"options": []any{"-f"}}, "reclaimed", false},
+		{"podman.system-prune", map[string]any{"options": []any{"-f"}}, "", false},
+		{"podman.events", map[string]any{"options": []any{"--stream=false"}}, "", true}, // the service of this test keeps none
 	} {
 		if daemon := strings.SplitN(string(c.id), ".", 2)[0]; ktest.Has(daemon) != nil {
 			continue
@@ -121,7 +152,11 @@ func TestDaemons(t *testing.T) {
 			t.Errorf("%s %v: %v %s, refused %q\n%.2000s", c.id, c.input, res.Err, bailey.HintOf(res.Err), res.Refused, said)
 		}
 		out := o.sealed[len(o.sealed)-1]
-		if want := "unix:" + strings.SplitN(string(c.id), ".", 2)[0]; !slices.Equal(out.Reaches, []string{want}) || out.Egress == nil || out.Egress.Connections == 0 || out.Egress.Events[0].Via != "unix" {
+		want := "unix:" + strings.SplitN(string(c.id), ".", 2)[0]
+		if m, err := packsCatalog.Lookup(c.id); err != nil || m.SideEffect != pack.ReadOnly {
+			want += ":changes"
+		}
+		if !slices.Equal(out.Reaches, []string{want}) || out.Egress == nil || out.Egress.Connections == 0 || out.Egress.Events[0].Via != "unix" {
 			t.Errorf("%s: the receipt has %q, %+v", c.id, out.Reaches, out.Egress)
 		}
 	}

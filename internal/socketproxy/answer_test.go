@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestAnswers checks that each answer arrives complete, or so that no client can mistake it for complete, for example
@@ -98,5 +99,52 @@ func TestDaemonGone(t *testing.T) {
 	w.stop()
 	if r := w.way.Report(); !strings.HasPrefix(answer, "HTTP/1.1 502 ") || !strings.Contains(answer, "no process listens at") || r.Failed != 1 || r.Events[0].Hint == "" || len(r.Refusals()) > 0 {
 		t.Errorf("%q, %+v", answer, r)
+	}
+}
+
+// TestChanges checks that a request that changes something passes if a route names it, without a body and without the
+// client's header fields, and that the daemon may take its time with it.
+func TestChanges(t *testing.T) {
+	w := &world{t: t, path: filepath.Join(t.TempDir(), "d.sock"), inside: filepath.Join(t.TempDir(), "i.sock"),
+		more: []string{"POST /containers/{id}/stop?t", "DELETE /containers/{id}?force", "GET /containers/{id}/follow?follow", "GET /events?since"}}
+	slow := 100 * time.Millisecond
+	heads := make(chan http.Header, 1)
+	srv := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if n, _ := io.Copy(io.Discard, r.Body); n > 0 {
+			t.Errorf("%s has a body", r.RequestURI)
+		}
+		select { // the proxy closes the connection if it does not wait
+		case <-r.Context().Done():
+		case <-time.After(slow):
+		}
+		heads <- r.Header
+		io.WriteString(rw, "done\n")
+	})}
+	go srv.Serve(w.listen(w.path))
+	t.Cleanup(func() { srv.Close() })
+	w.serve(Limits{Idle: slow / 4, Quiet: time.Minute})
+	const secret = "X-Registry-Auth: c2VjcmV0\r\nAuthorization: x\r\n"
+	for target, status := range map[string]int{
+		"POST /v1.50/containers/a/stop?t=5": 200, "DELETE /containers/a?force=1": 200, "GET /events?since=1": 200, "GET /containers/a/follow?follow=1": 200,
+		"GET /containers/a/json": 502, "GET /containers/a/follow?follow=0": 502, // not in time
+		"POST /containers/a/start": 403, "POST /containers/a/stop?signal=KILL": 403, "DELETE /containers/a?v=1": 403, "PUT /containers/a": 403,
+	} {
+		answer := w.say(target + " HTTP/1.1\r\nHost: x\r\n" + secret + "Content-Length: 0\r\n\r\n")
+		if !strings.HasPrefix(answer, fmt.Sprintf("HTTP/1.1 %d ", status)) {
+			t.Errorf("%s: %.200q", target, answer)
+		}
+		if status == 403 {
+			continue
+		}
+		want := ""
+		if strings.HasPrefix(target, "POST") {
+			want = "e30="
+		}
+		if head := <-heads; head.Get("X-Registry-Auth") != want || head.Get("Authorization") != "" {
+			t.Errorf("%s: the daemon got %v", target, head)
+		}
+	}
+	if answer := w.say("POST /containers/a/stop HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"); !strings.HasPrefix(answer, "HTTP/1.1 400 ") {
+		t.Errorf("a body: %.200q", answer)
 	}
 }

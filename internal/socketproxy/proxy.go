@@ -39,6 +39,7 @@ type Limits struct {
 	Events int           // reported refusals, and as many other events; further ones are only counted: 128
 	Head   time.Duration // to send the request: 10 s
 	Idle   time.Duration // without a byte of the response, on either side: 1 min
+	Quiet  time.Duration // without a byte from the daemon, if it acts or tells what happens: 1 h
 	Linger time.Duration // for a refused client to read why, and close: 1 s
 }
 
@@ -46,6 +47,7 @@ func (l Limits) withDefaults() Limits {
 	l.Open, l.Total, l.Events = positiveOr(l.Open, 16), positiveOr(l.Total, 1000), positiveOr(l.Events, 128)
 	l.Bytes, l.Head, l.Idle = positiveOr(l.Bytes, 64<<20), positiveOr(l.Head, 10*time.Second), positiveOr(l.Idle,
 		time.Minute)
+	l.Quiet = positiveOr(l.Quiet, time.Hour)
 	l.Linger = positiveOr(l.Linger, time.Second)
 	return l
 }

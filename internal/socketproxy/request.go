@@ -140,7 +140,19 @@ func (r request) String() string {
 
 // wireText returns the text that is sent to the daemon.
 func (r request) wireText() string {
-	return r.String() + " HTTP/1.1\r\nHost: localhost\r\nUser-Agent: bailey\r\nConnection: close\r\n\r\n"
+	head := r.String() + " HTTP/1.1\r\nHost: localhost\r\nUser-Agent: bailey\r\nConnection: close\r\n"
+	if r.method == "POST" { // the daemons want a length, and for images an object of registry credentials, here empty
+		head += "Content-Length: 0\r\nX-Registry-Auth: e30=\r\n"
+	}
+	return head + "\r\n"
+}
+
+// mayBeQuiet reports whether the daemon may send nothing for a long time: if it does something first, or if it tells what
+// happens from now on.
+func (r request) mayBeQuiet() bool {
+	follow := r.query["follow"]
+	return r.method != "GET" && r.method != "HEAD" || r.path[len(r.path)-1] == "events" ||
+		follow != "" && follow != "0" && follow != "false"
 }
 
 // isAllowed reports whether one of the routes matches the request, with or without an API version before the path.

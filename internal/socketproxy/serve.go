@@ -62,7 +62,7 @@ func (w *socketProxy) serveConn(ctx context.Context, c net.Conn) {
 func (x *exchange) forwardOrRefuse(ctx context.Context, r request, odd error) error {
 	switch {
 	case !isAllowed(x.routes, r):
-		x.refuseRequest(http.StatusForbidden, fmt.Sprintf("requests to %s for %s are not allowed", x.api.Socket, x.asked),
+		x.refuseRequest(http.StatusForbidden, fmt.Sprintf("%s request %s is not allowed", x.api.Socket, x.asked),
 			"allowed: "+strings.Join(x.api.Allow, ", "))
 	case x.more:
 		return requestFault("more data follows it")
@@ -123,6 +123,9 @@ func (x *exchange) relayResponse(ctx context.Context, r request, e *bailey.Egres
 	defer d.Close()
 	defer context.AfterFunc(ctx, func() { d.Close() })()
 	daemon := idleConn{d, x.limits.Idle}
+	if r.mayBeQuiet() {
+		daemon.idle = x.limits.Quiet
+	}
 	n, err := io.WriteString(daemon, r.wireText())
 	if e.Up = int64(n); err != nil {
 		return err

@@ -46,8 +46,9 @@ func attacks(t testing.TB) (list []attack) {
 type world struct {
 	t      *testing.T
 	way    bailey.Way
-	path   string // the daemon's socket
-	inside string // the socket for the cage
+	path   string   // the daemon's socket
+	inside string   // the socket for the cage
+	more   []string // routes in addition to the usual ones
 	stop   func() error
 
 	mu   sync.Mutex
@@ -61,7 +62,7 @@ func newWorld(t *testing.T, h http.HandlerFunc, l Limits) *world {
 	w := &world{t: t, path: filepath.Join(dir, "d.sock"), inside: filepath.Join(dir, "i.sock")}
 	srv := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.note(r.Method + " " + r.RequestURI)
-		if n, _ := io.Copy(io.Discard, r.Body); n > 0 || len(r.Header) > 2 || r.Host != "localhost" {
+		if n, _ := io.Copy(io.Discard, r.Body); n > 0 || len(r.Header) > 2 && r.Method != "POST" || len(r.Header) > 4 || r.Host != "localhost" {
 			t.Errorf("%s came with %d bytes, for %s, %v", r.RequestURI, n, r.Host, r.Header)
 		}
 		if h == nil {
@@ -100,7 +101,7 @@ func (w *world) listen(path string) net.Listener {
 // serve serves the cage's socket until stop or the end of the test.
 func (w *world) serve(l Limits) {
 	w.t.Helper()
-	way, err := New(Config{API: bailey.API{Socket: "docker", Path: w.path, Allow: routes}, Limits: l})
+	way, err := New(Config{API: bailey.API{Socket: "docker", Path: w.path, Allow: slices.Concat(routes, w.more)}, Limits: l})
 	if err != nil {
 		w.t.Fatal(err)
 	}
