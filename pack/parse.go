@@ -32,6 +32,7 @@ type manifest struct {
 	Timeout       time.Duration     `json:"timeout,omitempty"` // nanoseconds
 	Env           map[string]string `json:"env,omitempty"`     // from backend and sandboxProfile
 	Preview       *preview          `json:"preview,omitempty"`
+	Remote        *remoteUse        `json:"remote,omitempty"`
 	stdioSpec
 }
 
@@ -132,8 +133,8 @@ func (r *reader) readPack(n ast.Node) *Pack {
 
 // deferredNodes contains the parts of a capability that are read after the rest is known.
 type deferredNodes struct {
-	exec, backend, sandbox, args, steps, input, write, hide, keep, egress, api, preview, argv ast.Node
-	inject                                                                                    map[ast.Node]*inject
+	exec, backend, sandbox, args, steps, input, write, hide, keep, egress, api, preview, argv, remote ast.Node
+	inject                                                                                            map[ast.Node]*inject
 	stdioNodes
 }
 
@@ -163,6 +164,7 @@ func (r *reader) readCapability(n ast.Node, p *Pack) *Capability {
 		r.readSteps(&at, &m, c.schema)
 		r.readPathAccess(&m, &at, c.schema)
 		c.egress = append(r.readEgress(&at, &m, c.schema), r.checkDaemonAPI(at.api, &m, c.schema)...)
+		r.readRemoteUse(at.remote, &m, c.schema)
 		r.readExec(&m, &at, c.schema)
 		r.checkUncaged(n, &m, &at)
 		c.patterns = r.parsePatterns(at.argv, m.ArgvPattern, c.schema)
@@ -195,6 +197,7 @@ func (r *reader) capabilityFields(m *manifest, name *string, at *deferredNodes) 
 		"credentials":     r.credentialsField(&m.Credentials, at),
 		"argvPattern":     func(n ast.Node) { at.argv = n; r.argvPatternField(&m.ArgvPattern)(n) },
 		"preview":         func(n ast.Node) { at.preview = n },
+		"remote":          func(n ast.Node) { at.remote = n },
 		"stdin":           func(n ast.Node) { at.stdin = n; choiceField(r, "stdin", stdins, &m.Stdin)(n) },
 		"timeout":         r.timeoutField(&m.Timeout),
 	}

@@ -55,6 +55,8 @@ type world struct {
 	below   map[string]bool // the names that places contain
 	readErr error           // error when standard input is read
 	hasErr  error
+	loads   map[string]string // the files below places
+	loadErr error
 	jobs    []bailey.Job                                 // the planned jobs
 	stdin   *string                                      // the input that the tool read
 	freeze  func(p bailey.Place) (*bailey.Frozen, error) // nil: nothing can be frozen
@@ -506,6 +508,12 @@ func (p placesOf) Read(in bailey.Place) (io.ReadCloser, error) {
 		return nil, p.readErr
 	}
 	return io.NopCloser(strings.NewReader("what the file holds")), nil
+}
+
+func (p placesOf) Load(in bailey.Place, below string, _ int64) ([]byte, bool, error) {
+	p.note("load " + in.Path + " " + below)
+	text, there := p.loads[below]
+	return []byte(text), there, p.loadErr
 }
 
 func (p placesOf) Freeze(in bailey.Place) (*bailey.Frozen, func(), error) {

@@ -51,6 +51,9 @@ type Places interface {
 	// through a symlink. Read reads a place that is a file. Both use the descriptor that was opened.
 	Has(p bailey.Place, below string) (bool, error)
 	Read(p bailey.Place) (io.ReadCloser, error)
+	// Load returns a regular file below a place, and false if there is none. It refuses a symbolic link on the way, and a
+	// file of more than max bytes.
+	Load(p bailey.Place, below string, max int64) (data []byte, there bool, err error)
 	// Freeze copies the content of a file into immutable storage, which exists until release. f is nil if the place is
 	// not a file, or if the platform cannot store such a copy.
 	Freeze(p bailey.Place) (f *bailey.Frozen, release func(), err error)

@@ -452,7 +452,7 @@ func agentDescription(m *pack.Capability) string {
 
 // hasMissingService reports whether a call needs a broker or a daemon that is not available.
 func (s *Server) hasMissingService(m *pack.Capability) bool {
-	if len(m.Wants()) > 0 && s.settings.Applied().Broker == nil {
+	if len(m.RequiredWants()) > 0 && s.settings.Applied().Broker == nil {
 		return true
 	}
 	api := m.API()
