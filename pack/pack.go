@@ -345,6 +345,7 @@ type Capability struct {
 	patterns []pattern         // of command lines
 	folders  map[string]string // bound by a profile, by path input
 
+	noBroker   bool                // see WithoutBroker
 	credential func(string) string // maps a credential to its name in the broker; nil: same name
 	quote      func(string) string // nil: unchanged
 }

@@ -165,6 +165,9 @@ func (m *Capability) WantsFor(input map[string]any) (wants []bailey.Want) {
 	for i, c := range m.spec.Credentials {
 		w := all[i]
 		if c.Inject != nil && c.Inject.Below != "" {
+			if m.noBroker && !m.pushes() {
+				continue
+			}
 			if w.Inject.Paths = pathsAt(input[c.Inject.Below], w.Inject.To); len(w.Inject.Paths) == 0 {
 				continue
 			}
@@ -175,6 +178,18 @@ func (m *Capability) WantsFor(input map[string]any) (wants []bailey.Want) {
 		wants = append(wants, w)
 	}
 	return wants
+}
+
+// WithoutBroker returns a copy of m for a home without a broker. A call that fetches from an address then needs no
+// credential for it, because the repository there may be public.
+func (m *Capability) WithoutBroker() *Capability {
+	alone := *m
+	alone.noBroker = true
+	return &alone
+}
+
+func (m *Capability) pushes() bool {
+	return m.spec.Remote != nil && m.spec.Remote.For == string(gitremote.Push)
 }
 
 // RequiredWants returns the credentials that every call needs.
