@@ -142,8 +142,9 @@ func (r *reader) readRemoteUse(n ast.Node, m *manifest, s *schema) {
 		r.AddFault(n, "remote wants name to be a string, and url a string of format url")
 	case use.Name == "" && (!list(use.URL) || in(use.URL).Items.followRef().Format != "url"):
 		r.AddFault(n, "remote without a name wants url to be a list of strings of format url")
-	case !list(use.Options) || !slices.Contains(in(use.Options).Items.followRef().Bailey.Allow, "option"):
-		r.AddFault(n, "remote wants options to be a list whose items allow options")
+	case !list(use.Options) || !slices.Contains(in(use.Options).Items.followRef().Bailey.Allow, "option") ||
+		!slices.Contains(in(use.Options).Items.followRef().Bailey.Allow, "url"):
+		r.AddFault(n, "remote wants options to be a list whose items allow options and addresses")
 	case !slices.Contains(m.Sandbox.Egress, "{{ input."+use.URL+" }}"):
 		r.AddFault(n, "remote fills in input.%s, which network.egress does not name", strictyaml.Clip(use.URL))
 	}

@@ -95,7 +95,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) gate() *Gate {
 	w.t.Helper()
-	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + fetching + promising + chained)}})
+	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + fetching + promising + chained + remote)}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -283,6 +283,28 @@ const chained = `
     risk: low
     sideEffectClass: mutating
     reversibility: reversible
+`
+
+// remote is a capability whose address is in the configuration of a repository.
+const remote = `
+  - name: push
+    description: push something
+    backend: {type: subprocess, command: push, args: ["{{ input.options }}", "{{ input.remote }}"], cwdFromInput: repo}
+    risk: low
+    sideEffectClass: mutating
+    reversibility: externallyReversible
+    remote: {repo: repo, name: remote, url: url, options: options, for: push}
+    sandboxProfile: {network: {egress: ["{{ input.url }}"]}}
+    credentials:
+      - {name: token, env: TOKEN, inject: {to: ["github.com:443"], headers: [Authorization], below: url}}
+    inputSchema:
+      type: object
+      required: [repo]
+      properties:
+        repo: {type: string, format: path}
+        remote: {type: string}
+        url: {type: string, format: url, x-bailey: {allow: [url]}}
+        options: {type: array, items: {type: string, x-bailey: {allow: [option, url]}}}
 `
 
 func call() bailey.Call {
