@@ -125,7 +125,7 @@ func (r *reader) readRemoteUse(n ast.Node, m *manifest, s *schema) {
 		"name":    r.wordField("name", inputName(), &use.Name),
 		"url":     r.wordField("url", inputName(), &use.URL),
 		"options": r.wordField("options", inputName(), &use.Options),
-		"for":     choiceField(r, "for", purposes(), &use.For),
+		"for":     choiceField(r, "for", purposeWords(), &use.For),
 	})
 	r.requireKeys(n, "remote", seen, "repo", "url", "options", "for")
 	in := func(name string) *rule { return s.props[name] }
@@ -151,7 +151,7 @@ func (r *reader) readRemoteUse(n ast.Node, m *manifest, s *schema) {
 	m.Remote = use
 }
 
-func purposes() map[string]string {
+func purposeWords() map[string]string {
 	words := map[string]string{}
 	for word := range gitremote.Purposes() {
 		words[word] = word
@@ -166,7 +166,7 @@ func (m *Capability) WantsFor(input map[string]any) (wants []bailey.Want) {
 	for i, c := range m.spec.Credentials {
 		w := all[i]
 		if c.Inject != nil && c.Inject.Below != "" {
-			if m.noBroker && !m.pushes() {
+			if m.noBroker && !m.isPush() {
 				continue
 			}
 			if w.Inject.Paths = pathsAt(input[c.Inject.Below], w.Inject.To); len(w.Inject.Paths) == 0 {
@@ -189,7 +189,7 @@ func (m *Capability) WithoutBroker() *Capability {
 	return &alone
 }
 
-func (m *Capability) pushes() bool {
+func (m *Capability) isPush() bool {
 	return m.spec.Remote != nil && m.spec.Remote.For == string(gitremote.Push)
 }
 

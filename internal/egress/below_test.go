@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"net/http"
 	"net/url"
 	"testing"
 )
@@ -37,5 +38,34 @@ func TestBelow(t *testing.T) {
 		if !(&secret{}).isBelow("github.com:443", u) {
 			t.Errorf("%s: without a limit", address)
 		}
+	}
+}
+
+// TestInjectBelow checks that the proxy replaces the placeholder below the path of the secret, and refuses the request
+// elsewhere.
+func TestInjectBelow(t *testing.T) {
+	w := newWorld(t)
+	heard := w.told("api.example.com", public)
+	in := secretOf("api.example.com:443")
+	in.Paths = []string{"api.example.com:443/a/b"}
+	y := w.start(Config{Allow: allow("api.example.com:443"), Inject: []Injection{in}})
+	for path, ok := range map[string]bool{"/a/b/refs": true, "/a/c/refs": false, "/": false} {
+		r, _ := http.NewRequest("GET", "https://api.example.com"+path, nil)
+		r.Header.Set("Authorization", "Bearer "+held)
+		res, err := y.client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if !ok {
+			if res.StatusCode != http.StatusForbidden || len(heard) > 0 {
+				t.Errorf("%s: %s", path, res.Status)
+			}
+		} else if got := (<-heard).Header.Get("Authorization"); got != "Bearer s3cr3t value" {
+			t.Errorf("%s: the host got %q", path, got)
+		}
+	}
+	if got := w.seen(KindMisused); len(got) != 2 {
+		t.Errorf("events %+v", got)
 	}
 }

@@ -68,7 +68,7 @@ func Parse(data []byte) (*Config, error) {
 		case b == '[':
 			section, sub, err = p.readSection()
 		case section == "":
-			err = p.fault("a variable stands before the first section")
+			err = p.faultError("a variable stands before the first section")
 		default:
 			e := Entry{Section: section, Sub: sub, Line: p.line}
 			if e.Key, e.Value, e.Bare, err = p.readVariable(); err == nil {
@@ -76,7 +76,7 @@ func Parse(data []byte) (*Config, error) {
 			}
 		}
 		if err == nil && len(c.entries) > maxEntries {
-			err = p.fault("there are more than %d variables", maxEntries)
+			err = p.faultError("there are more than %d variables", maxEntries)
 		}
 		if err != nil {
 			return nil, err
@@ -85,7 +85,7 @@ func Parse(data []byte) (*Config, error) {
 	return c, nil
 }
 
-func (p *parser) fault(format string, args ...any) error {
+func (p *parser) faultError(format string, args ...any) error {
 	return refusedConfig(p.line, format, args...)
 }
 
@@ -125,16 +125,16 @@ func (p *parser) readSection() (name, sub string, err error) {
 	rest := p.text[p.at:]
 	switch {
 	case name == "":
-		return "", "", p.fault("a section has no name of letters, digits and -")
+		return "", "", p.faultError("a section has no name of letters, digits and -")
 	case strings.HasPrefix(rest, "]"):
 		p.at++
 		return name, "", nil
 	case strings.HasPrefix(rest, "."):
-		return "", "", p.fault("[%s.…] is an old form of a section; write [%s \"…\"]", name, name)
+		return "", "", p.faultError("[%s.…] is an old form of a section; write [%s \"…\"]", name, name)
 	}
 	trimmed := strings.TrimLeft(rest, " \t")
 	if len(trimmed) == len(rest) || !strings.HasPrefix(trimmed, `"`) {
-		return "", "", p.fault("section %s is not closed", name)
+		return "", "", p.faultError("section %s is not closed", name)
 	}
 	p.at += len(rest) - len(trimmed) + 1
 	var b strings.Builder
@@ -144,23 +144,23 @@ func (p *parser) readSection() (name, sub string, err error) {
 		switch {
 		case c == '"':
 			if !strings.HasPrefix(p.text[p.at:], "]") {
-				return "", "", p.fault("section %s is not closed", name)
+				return "", "", p.faultError("section %s is not closed", name)
 			}
 			p.at++
 			if b.Len() == 0 {
-				return "", "", p.fault("section %s has an empty subsection", name)
+				return "", "", p.faultError("section %s has an empty subsection", name)
 			}
 			return name, b.String(), nil
 		case c == '\\' && p.at < len(p.text) && p.text[p.at] >= ' ':
 			b.WriteByte(p.text[p.at])
 			p.at++
 		case c < ' ' || c == 0x7f || c == '\\':
-			return "", "", p.fault("the subsection of %s holds a control character", name)
+			return "", "", p.faultError("the subsection of %s holds a control character", name)
 		default:
 			b.WriteByte(c)
 		}
 	}
-	return "", "", p.fault("section %s is not closed", name)
+	return "", "", p.faultError("section %s is not closed", name)
 }
 
 func isNameByte(c byte) bool {
@@ -175,7 +175,7 @@ func (p *parser) readVariable() (key, value string, bare bool, err error) {
 	}
 	key = strings.ToLower(p.text[start:p.at])
 	if key == "" || key[0] < 'a' || key[0] > 'z' {
-		return "", "", false, p.fault("neither a section nor a variable begins here")
+		return "", "", false, p.faultError("neither a section nor a variable begins here")
 	}
 	for p.at < len(p.text) && (p.text[p.at] == ' ' || p.text[p.at] == '\t') {
 		p.at++
@@ -184,7 +184,7 @@ func (p *parser) readVariable() (key, value string, bare bool, err error) {
 	case p.at == len(p.text) || p.text[p.at] == '\n':
 		return key, "", true, nil
 	case p.text[p.at] != '=':
-		return "", "", false, p.fault("variable %s has no = before its value", key)
+		return "", "", false, p.faultError("variable %s has no = before its value", key)
 	}
 	p.at++
 	value, err = p.readValue(key)
@@ -205,7 +205,7 @@ func (p *parser) readValue(key string) (string, error) {
 		switch {
 		case c == '\n':
 			if quoted {
-				return "", p.fault("the value of %s has no closing quote", key)
+				return "", p.faultError("the value of %s has no closing quote", key)
 			}
 			return b.String(), nil
 		case (c == '#' || c == ';') && !quoted:
@@ -222,14 +222,14 @@ func (p *parser) readValue(key string) (string, error) {
 				return "", err
 			}
 		case c < ' ' && c != '\t' || c == 0x7f:
-			return "", p.fault("the value of %s holds a control character", key)
+			return "", p.faultError("the value of %s holds a control character", key)
 		default:
 			write(c)
 		}
 		p.at++
 	}
 	if quoted {
-		return "", p.fault("the value of %s has no closing quote", key)
+		return "", p.faultError("the value of %s has no closing quote", key)
 	}
 	return b.String(), nil
 }
@@ -238,7 +238,7 @@ func (p *parser) readValue(key string) (string, error) {
 func (p *parser) readEscape(key string, write func(byte)) error {
 	p.at++
 	if p.at == len(p.text) {
-		return p.fault("the value of %s ends with a backslash", key)
+		return p.faultError("the value of %s ends with a backslash", key)
 	}
 	switch c := p.text[p.at]; c {
 	case '\n':
@@ -252,7 +252,7 @@ func (p *parser) readEscape(key string, write func(byte)) error {
 	case '\\', '"':
 		write(c)
 	default:
-		return p.fault("the value of %s has an escape that git does not know", key)
+		return p.faultError("the value of %s has an escape that git does not know", key)
 	}
 	return nil
 }

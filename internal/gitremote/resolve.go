@@ -39,9 +39,10 @@ var sameOverHTTPS = []string{"github.com", "gitlab.com", "bitbucket.org", "codeb
 var (
 	remoteName = lazyRegexp(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
 	httpsURL   = lazyRegexp(`^https://([A-Za-z0-9._-]+@)?([A-Za-z0-9.-]+(?::[0-9]{1,5})?)/([A-Za-z0-9_./~+-]+)$`)
-	sshURL     = lazyRegexp(`^(?:ssh://git@([A-Za-z0-9.-]+)/|git@([A-Za-z0-9.-]+):/?)([A-Za-z0-9_.~+-][A-Za-z0-9_./~+-]*)$`)
-	fetchSpec  = lazyRegexp(`^\+?(refs/[A-Za-z0-9_./*+-]+):(refs/[A-Za-z0-9_./*+-]+)$`)
-	notSpec    = lazyRegexp(`^\^refs/[A-Za-z0-9_./*+-]+$`)
+	sshURL     = lazyRegexp(`^(?:ssh://git@([A-Za-z0-9.-]+)/|git@([A-Za-z0-9.-]+):/?)` +
+		`([A-Za-z0-9_.~+-][A-Za-z0-9_./~+-]*)$`)
+	fetchSpec = lazyRegexp(`^\+?(refs/[A-Za-z0-9_./*+-]+):(refs/[A-Za-z0-9_./*+-]+)$`)
+	notSpec   = lazyRegexp(`^\^refs/[A-Za-z0-9_./*+-]+$`)
 )
 
 func lazyRegexp(pattern string) func() *regexp.Regexp {
@@ -64,8 +65,8 @@ func Elsewhere(file []byte) (dir string, ok bool) {
 	return dir, ok && dir != "" && !strings.ContainsAny(dir, "\n\x00")
 }
 
-// values returns the values of a variable in the order of the file.
-func (c *Config) values(section, sub, key string) (list []string) {
+// valuesOf returns the values of a variable in the order of the file.
+func (c *Config) valuesOf(section, sub, key string) (list []string) {
 	for _, e := range c.entries {
 		if e.Section == section && e.Sub == sub && e.Key == key {
 			list = append(list, e.Value)
@@ -75,7 +76,7 @@ func (c *Config) values(section, sub, key string) (list []string) {
 }
 
 func (c *Config) lastValue(section, sub, key string) string {
-	list := c.values(section, sub, key)
+	list := c.valuesOf(section, sub, key)
 	if len(list) == 0 {
 		return ""
 	}
@@ -122,15 +123,15 @@ func (c *Config) Resolve(name string, p Purpose) (Remote, error) {
 	none := Remote{}
 	if !remoteName().MatchString(name) || strings.Contains(name, "..") {
 		return none, bailey.Invalid.Errorf("name a remote of the repository; git remote lists them",
-			"%q is no name of a remote", clip(name))
+			"%q is no name of a remote", clipText(name))
 	}
 	for _, e := range c.entries {
-		if why := refusal(e, name, p); why != "" {
+		if why := refusalReason(e, name, p); why != "" {
 			return none, refusedKey(e, why)
 		}
 	}
-	urls := c.values("remote", name, "url")
-	if pushes := c.values("remote", name, "pushurl"); p == Push && len(pushes) > 0 {
+	urls := c.valuesOf("remote", name, "url")
+	if pushes := c.valuesOf("remote", name, "pushurl"); p == Push && len(pushes) > 0 {
 		urls = pushes
 	}
 	switch len(urls) {
@@ -177,8 +178,8 @@ func (c *Config) All(p Purpose) (list []Remote, err error) {
 }
 
 func refusedKey(e Entry, why string) error {
-	return bailey.Denied.Errorf("a person can take it out: git config --unset-all '"+clip(e.Name())+"'",
-		"%s in .git/config line %d %s", clip(e.Name()), e.Line, why)
+	return bailey.Denied.Errorf("a person can take it out: git config --unset-all '"+clipText(e.Name())+"'",
+		"%s in .git/config line %d %s", clipText(e.Name()), e.Line, why)
 }
 
 // Keys that are known to be harmless in their sections. Every other key of these sections is refused.
@@ -189,8 +190,8 @@ var (
 	extKeys  = []string{"objectformat", "noop", "preciousobjects", "compatobjectformat", "refstorage"}
 )
 
-// refusal returns why a variable is refused in a call that uses the named remote, or "".
-func refusal(e Entry, name string, p Purpose) string {
+// refusalReason returns why a variable is refused in a call that uses the named remote, or "".
+func refusalReason(e Entry, name string, p Purpose) string {
 	switch e.Section {
 	case "include", "includeif":
 		return "includes another file"
@@ -283,7 +284,7 @@ func Address(spelled string) (string, error) {
 			"take it out: git remote set-url NAME https://HOST/PATH; the broker lends what the call needs")
 	case isURL:
 		return "", bailey.Invalid.Errorf("git remote set-url NAME https://… names it by https",
-			"its address is %s://…, or holds characters that are not supported", clip(scheme))
+			"its address is %s://…, or holds characters that are not supported", clipText(scheme))
 	case strings.Contains(spelled, "::"):
 		return "", bailey.Invalid.New("its address names a program", "git remote set-url NAME https://… names it by https")
 	}
@@ -295,17 +296,17 @@ func Address(spelled string) (string, error) {
 func checkedURL(host, path, spelled string) (string, error) {
 	for part := range strings.SplitSeq(strings.TrimSuffix(path, "/"), "/") {
 		if part == "" || part == "." || part == ".." {
-			return "", bailey.Invalid.Errorf("write the path of the repository plainly", "%q has an odd path", clip(spelled))
+			return "", bailey.Invalid.Errorf("write the path of the repository plainly", "%q has an odd path", clipText(spelled))
 		}
 	}
 	if strings.HasPrefix(host, ".") || strings.HasPrefix(host, "-") {
-		return "", bailey.Invalid.Errorf("", "%q names no host", clip(host))
+		return "", bailey.Invalid.Errorf("", "%q names no host", clipText(host))
 	}
 	return fmt.Sprintf("https://%s/%s", host, strings.TrimSuffix(path, "/")), nil
 }
 
-// clip shortens text of a repository for an error, and makes it one line of printable characters.
-func clip(s string) string {
+// clipText shortens text of a repository for an error, and makes it one line of printable characters.
+func clipText(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
 			return '?'

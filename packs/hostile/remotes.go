@@ -71,8 +71,13 @@ func remoteAttacks() []attack {
 			local(b)
 			b.runGit("config", "--add", "remote.origin.url", evil(b))
 		}},
-		{key: "remote.origin.pushurl", control: push, build: func(b *builder) { b.setConfig("remote.origin.pushurl", evil(b)) }},
-		{key: "remote.origin.uploadpack", build: func(b *builder) { local(b); b.setConfig("remote.origin.uploadpack", b.evil) }},
+		{key: "remote.origin.pushurl", control: push, build: func(b *builder) {
+			b.setConfig("remote.origin.pushurl", evil(b))
+		}},
+		{key: "remote.origin.uploadpack", build: func(b *builder) {
+			local(b)
+			b.setConfig("remote.origin.uploadpack", b.evil)
+		}},
 		{key: "remote.origin.receivepack", control: push, build: func(b *builder) {
 			local(b)
 			b.setConfig("remote.origin.receivepack", b.evil)
@@ -102,7 +107,9 @@ func remoteAttacks() []attack {
 			b.setConfig("remote.evil.url", evil(b))
 			b.setConfig("remote.also.url", evil(b))
 		}},
-		{key: "branch.*.remote", control: []string{"fetch"}, build: func(b *builder) { b.setConfig("branch.main.remote", evil(b)) }},
+		{key: "branch.*.remote", control: []string{"fetch"}, build: func(b *builder) {
+			b.setConfig("branch.main.remote", evil(b))
+		}},
 		{key: "branch.*.pushRemote", control: []string{"push"}, build: func(b *builder) {
 			b.setConfig("branch.main.pushRemote", evil(b))
 			b.setConfig("push.default", "current")
