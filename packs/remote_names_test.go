@@ -1,6 +1,7 @@
 package packs_test
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -53,6 +54,26 @@ func TestHostileRemotes(t *testing.T) {
 	}
 }
 
+// TestHostileConfigList checks that a configuration is shown, and that no program that it names runs.
+func TestHostileConfigList(t *testing.T) {
+	ktest.Long(t)
+	ktest.Require(t, "git", "sh")
+	for _, r := range hostile.Repositories(t, t.TempDir()) {
+		for id, input := range map[bailey.CapabilityID]map[string]any{
+			"git.config-list": {}, "git.config-get": {"key": "core.pager", "options": []any{"--show-origin"}},
+		} {
+			input["repo"] = r.Dir
+			j := job(t, id, input, map[string]string{"repo": r.Dir})
+			env := append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "LC_ALL=C", "TERM=xterm"}, j.Env...)
+			r.Arm()
+			out := run(t, j.Dir, r.TTY, env, j.Command, j.Args...)
+			if _, err := os.Lstat(r.Marker); err == nil {
+				t.Errorf("%s, %s: a program ran\n%s", r.Key, id, out)
+			}
+		}
+	}
+}
+
 // TestRemoteClasses checks the class of lines that reach a remote: what can lose something there is destructive.
 func TestRemoteClasses(t *testing.T) {
 	for line, want := range map[string]pack.SideEffect{
@@ -92,6 +113,42 @@ func TestRemoteClasses(t *testing.T) {
 			if _, err := m.Check(m.Inputs[0], true); err == nil {
 				t.Errorf("%s is %s", line, m.ID)
 			}
+		}
+	}
+}
+
+// TestPushRemoteShows checks that the preview of a push to a remote names HEAD, the commits that the remote is not known
+// to have, and all refs, and that it changes with any of them.
+func TestPushRemoteShows(t *testing.T) {
+	src, _, git := repositories(t)
+	one := git(src, "rev-parse", "HEAD")
+	git(src, "update-ref", "refs/remotes/origin/main", one)
+	two := commit(t, git, src, "two is\x1b[31m red")
+	show := func(id bailey.CapabilityID) string {
+		input := map[string]any{"repo": src, "remote": "origin", "force": true}
+		if id == "git.push-remote" {
+			delete(input, "force")
+		}
+		return foreseen(t, false, looksOf(t, id, input, map[string]string{"repo": src}))
+	}
+	first := show("git.push-remote")
+	for _, want := range []string{two + "\n", "adds " + two, "author Ada <ada@example.org>", "two is", "file | 2 +-", two + " refs/heads/main", one + " refs/remotes/origin/main"} {
+		if !strings.Contains(first, want) {
+			t.Errorf("%q is not in\n%s", want, first)
+		}
+	}
+	if strings.Contains(first, "adds "+one) {
+		t.Errorf("it shows what is there already:\n%s", first)
+	}
+	if show("git.push-replace") != first {
+		t.Error("a push that overwrites shows something else")
+	}
+	for _, change := range [][]string{{"tag", "v1"}, {"update-ref", "refs/remotes/origin/main", two}, {"switch", "-q", "--detach", one}} {
+		git(src, change...)
+		if now := show("git.push-remote"); now == first {
+			t.Errorf("after %v it shows what it did", change)
+		} else {
+			first = now
 		}
 	}
 }
