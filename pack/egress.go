@@ -113,7 +113,7 @@ func (r *reader) readEgress(at *deferredNodes, m *manifest, s *schema) (list []e
 			items = nil
 		}
 		for _, item := range items {
-			if to, text, ok := r.readDestination(item, s); ok {
+			if to, text, ok := r.readDestination(item, s, r.builtin && at.remote != nil); ok {
 				if slices.Contains(m.Sandbox.Egress, text) {
 					r.AddFault(item, "egress names %q twice", strictyaml.Clip(text))
 				}
@@ -144,8 +144,9 @@ func (r *reader) readEgress(at *deferredNodes, m *manifest, s *schema) (list []e
 	return list
 }
 
-// readDestination reads one entry. text is the entry as it stands in the manifest and its digest.
-func (r *reader) readDestination(n ast.Node, s *schema) (to egressEntry, text string, ok bool) {
+// readDestination reads one entry. text is the entry as it stands in the manifest and its digest. If the gate fills in
+// an input, it may be a list.
+func (r *reader) readDestination(n ast.Node, s *schema, filled bool) (to egressEntry, text string, ok bool) {
 	before := len(r.Faults)
 	if text, ok = r.readHostPort("egress", n); !ok {
 		return to, "", false
@@ -179,7 +180,8 @@ func (r *reader) readDestination(n ast.Node, s *schema) (to egressEntry, text st
 	case in == nil:
 		r.AddFault(n, "input.%s is not in the inputSchema%s", strictyaml.Clip(to.input),
 			strictyaml.DidYouMean(to.input, s.names))
-	case format == "url" && in.hasOnlyTypes("array") && in.Items.followRef() != nil && in.Items.followRef().Format == format:
+	case filled && format == "url" && in.hasOnlyTypes("array") && in.Items.followRef() != nil &&
+		in.Items.followRef().Format == format:
 		return to, text, true
 	case !in.hasOnlyTypes("string") || in.Format != format:
 		r.AddFault(n, "egress wants input.%s to be a string of format %s", strictyaml.Clip(to.input), format)

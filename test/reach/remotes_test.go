@@ -41,8 +41,8 @@ func TestRemotes(t *testing.T) {
 	bare := filepath.Join(h.dir, "a/b.git")
 	w := h.cloned("w", "git@github.com:a/b.git")
 	said(t, "git", "-C", w, "switch", "-q", "-c", "feature")
-	first := h.commit(w, "feature one", "")
-	first = h.id(w, "feature")
+	h.commit(w, "feature one", "")
+	first := h.id(w, "feature")
 	h.does("git.push-remote", w, map[string]any{"remote": "origin", "refs": []any{"feature"}, "options": []any{"-u"}})
 	if h.id(bare, "feature") != first || h.id(w, "refs/remotes/origin/feature") != first || h.id(w, "feature@{upstream}") != first {
 		t.Error(said(t, "git", "-C", w, "for-each-ref"), said(t, "git", "-C", bare, "for-each-ref"))
