@@ -218,6 +218,9 @@ type InjectWant struct {
 	// complete header. It affects only the variable and not the destination of the secret, so questions and the broker
 	// do not contain it. The digest of the manifest binds it.
 	Basic string `json:"-"`
+	// Paths limits the requests that get the secret to those at or below host:port/path. Nil means no limit. The inputs
+	// and the manifest, which questions contain, determine it.
+	Paths []string `json:"-"`
 }
 
 // Shown returns the value of the tool's variable. If Basic is set, this is the complete header.

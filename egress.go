@@ -85,6 +85,7 @@ type Injection struct {
 	To          []string // endpoints, as host:port
 	Headers     []string // headers that may contain it, alone or within text; in Authorization also as Basic
 	Query       []string // query parameters that may contain it
+	Paths       []string // host:port/path: only requests at or below one of them may contain it; nil: all
 }
 
 // The kinds of an [EgressEvent].

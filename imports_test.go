@@ -31,7 +31,7 @@ var layers = []struct {
 	{"pure", "functions without side effects", map[string]imports{
 		"audit":                  {ours: []string{"."}, outside: []string{"golang.org/x/mod"}},
 		"hook":                   {ours: []string{"."}},
-		"pack":                   {ours: []string{".", "internal/strictjson", "internal/strictyaml"}, outside: []string{"github.com/goccy/go-yaml", "golang.org/x/mod"}},
+		"pack":                   {ours: []string{".", "internal/gitremote", "internal/strictjson", "internal/strictyaml"}, outside: []string{"github.com/goccy/go-yaml", "golang.org/x/mod"}},
 		"packs":                  {},
 		"internal/policy":        {ours: []string{".", "internal/strictjson", "internal/strictyaml"}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/goccy/go-yaml"}},
 		"internal/policy/review": {ours: []string{".", "internal/policy", "internal/strictjson"}, outside: []string{"github.com/cedar-policy/cedar-go"}},
@@ -41,6 +41,7 @@ var layers = []struct {
 		"internal/approvaltext":  {ours: []string{"."}},
 		"internal/shellparse":    {ours: []string{"."}, outside: []string{"mvdan.cc/sh/v3/syntax"}},
 		"internal/guard":         {},
+		"internal/gitremote":     {ours: []string{"."}},
 		"internal/onboard":       {ours: []string{"."}},
 		"internal/gitremotes":    {},
 		"internal/readonly":      {outside: []string{"mvdan.cc/sh/v3/syntax"}},

@@ -163,7 +163,7 @@ func (r *reader) readCheckout(n ast.Node, m *manifest, s *schema) {
 	}
 	for _, name := range []string{c.Repository, c.Branch} {
 		if in := s.props[name]; in != nil && (!in.hasOnlyTypes("string") || in.Pattern == "" || in.Format != "") {
-			r.AddFault(n, "checkout wants input.%s to be a string with a pattern and without a format",
+			r.AddFault(n, "checkout needs input.%s to be a string with a pattern and without a format",
 				strictyaml.Clip(name))
 		}
 	}

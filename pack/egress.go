@@ -32,6 +32,7 @@ type inject struct {
 	Headers []string `json:"headers,omitempty"`
 	Query   []string `json:"query,omitempty"`
 	Basic   string   `json:"basic,omitempty"`
+	Below   string   `json:"below,omitempty"` // input of format url: the credential goes only below this address
 }
 
 // Egress returns the destinations that the tool needs, host:port or unix:daemon, for an input that Check has typed. The
@@ -41,20 +42,37 @@ func (m *Capability) Egress(input map[string]any) ([]string, error) {
 	for _, to := range m.egress {
 		place := to.place
 		if to.input != "" {
-			v, given := input[to.input].(string)
-			if !given {
-				continue
-			}
-			e, err := to.endpointOf(v)
+			from, err := m.egressOf(to, input[to.input])
 			if err != nil {
-				return nil, m.invalidError("input /%s: \"%s\" %s", to.input, safeText(m.redactText(v)), err)
+				return nil, err
 			}
-			place = e.String()
+			places = append(places, from...)
+			continue
 		}
 		places = append(places, place)
 	}
 	slices.Sort(places)
 	return slices.Compact(places), nil
+}
+
+// egressOf returns the destinations in the value of an input, which is one text or a list.
+func (m *Capability) egressOf(to egressEntry, value any) (places []string, err error) {
+	list, many := value.([]any)
+	if !many {
+		list = []any{value}
+	}
+	for _, item := range list {
+		v, given := item.(string)
+		if !given {
+			continue
+		}
+		e, err := to.endpointOf(v)
+		if err != nil {
+			return nil, m.invalidError("input /%s: \"%s\" %s", to.input, safeText(m.redactText(v)), err)
+		}
+		places = append(places, e.String())
+	}
+	return places, nil
 }
 
 // endpointOf returns the destination in the value of an input. The port of a url is its explicit port or that of its scheme.
@@ -100,7 +118,7 @@ func (r *reader) readEgress(at *deferredNodes, m *manifest, s *schema) (list []e
 			items = nil
 		}
 		for _, item := range items {
-			if to, text, ok := r.readDestination(item, s); ok {
+			if to, text, ok := r.readDestination(item, s, r.builtin && at.remote != nil); ok {
 				if slices.Contains(m.Sandbox.Egress, text) {
 					r.AddFault(item, "egress names %q twice", strictyaml.Clip(text))
 				}
@@ -117,8 +135,12 @@ func (r *reader) readEgress(at *deferredNodes, m *manifest, s *schema) (list []e
 		}
 	}
 	for n, in := range at.inject {
+		below := in.Below != "" && slices.Contains(m.Sandbox.Egress, "{{ input."+in.Below+" }}")
+		if in.Below != "" && !below {
+			r.AddFault(n, "inject needs below to name an input of network.egress, not %q", strictyaml.Clip(in.Below))
+		}
 		for _, to := range in.To {
-			if !slices.Contains(m.Sandbox.Egress, to) {
+			if !below && !slices.Contains(m.Sandbox.Egress, to) {
 				r.AddFault(n, "inject sends a credential to %q, which is not in network.egress%s",
 					strictyaml.Clip(to), strictyaml.DidYouMean(to, m.Sandbox.Egress))
 			}
@@ -127,8 +149,9 @@ func (r *reader) readEgress(at *deferredNodes, m *manifest, s *schema) (list []e
 	return list
 }
 
-// readDestination reads one entry. text is the entry as it stands in the manifest and its digest.
-func (r *reader) readDestination(n ast.Node, s *schema) (to egressEntry, text string, ok bool) {
+// readDestination reads one entry. text is the entry as it stands in the manifest and its digest. If the gate fills in
+// an input, it may be a list.
+func (r *reader) readDestination(n ast.Node, s *schema, filled bool) (to egressEntry, text string, ok bool) {
 	before := len(r.Faults)
 	if text, ok = r.readHostPort("egress", n); !ok {
 		return to, "", false
@@ -162,6 +185,9 @@ func (r *reader) readDestination(n ast.Node, s *schema) (to egressEntry, text st
 	case in == nil:
 		r.AddFault(n, "input.%s is not in the inputSchema%s", strictyaml.Clip(to.input),
 			strictyaml.DidYouMean(to.input, s.names))
+	case filled && format == "url" && in.hasOnlyTypes("array") && in.Items.followRef() != nil &&
+		in.Items.followRef().Format == format:
+		return to, text, true
 	case !in.hasOnlyTypes("string") || in.Format != format:
 		r.AddFault(n, "egress needs input.%s to be a string of format %s", strictyaml.Clip(to.input), format)
 	case len(p) == 2 && (p[1].text[0] != ':' || !isPort(to.port)):
@@ -184,6 +210,7 @@ func (r *reader) injectField(at *deferredNodes, p **inject) func(ast.Node) {
 			"headers": r.wordsField("headers", headerName(), &in.Headers),
 			"query":   r.wordsField("query", parameterName(), &in.Query),
 			"basic":   strictyaml.TextField(r.File, "basic", &in.Basic),
+			"below":   r.wordField("below", inputName(), &in.Below),
 		})
 		r.requireKeys(n, "inject", seen, "to")
 		if len(in.To) == 0 || len(in.Headers)+len(in.Query) == 0 {

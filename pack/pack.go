@@ -130,7 +130,18 @@
 //	      to: ["api.example.com:443"]             # on the way to these entries of network.egress, without templates
 //	      headers: [Authorization]                # in these headers,
 //	      query: [key]                            # or in these query parameters
+//	      below: url                              # only in requests below the address in this input, which egress names; a
+//	                                              # call whose address is at none of these places needs no such credential
 //	      basic: someone                          # or, without query: the variable is the whole header, Authorization: Basic, for this user
+//
+// # Remotes
+//
+//	remote: {repo: repo, name: remote, url: url, options: addressing, for: push} # in built-in packs; or fetch, pull
+//
+// The gate reads the configuration of the git repository in the path input repo, and fills in the inputs before it
+// renders, decides and asks: the remote if the call names none, its https address, and options with which git uses
+// exactly this address. Without name, url is a list with the addresses of all remotes. A configuration that would have
+// git do something else is refused, see package gitremote.
 //
 // # Stdin
 //
@@ -368,6 +379,7 @@ type Capability struct {
 	patterns []pattern         // of command lines
 	folders  map[string]string // bound by a profile, by path input
 
+	noBroker   bool                // see WithoutBroker
 	credential func(string) string // maps a credential to its name in the broker; nil: same name
 	quote      func(string) string // nil: unchanged
 }

@@ -34,6 +34,7 @@ type manifest struct {
 	Env           map[string]string `json:"env,omitempty"`     // from backend and sandboxProfile
 	Preview       *preview          `json:"preview,omitempty"`
 	Checkout      *checkout         `json:"checkout,omitempty"`
+	Remote        *remoteUse        `json:"remote,omitempty"`
 	stdioSpec
 }
 
@@ -134,8 +135,9 @@ func (r *reader) readPack(n ast.Node) *Pack {
 
 // deferredNodes contains the parts of a capability that are read after the rest is known.
 type deferredNodes struct {
-	exec, backend, sandbox, args, steps, input, write, hide, keep, egress, api, preview, argv, checkout ast.Node
-	inject                                                                                              map[ast.Node]*inject
+	exec, backend, sandbox, args, steps, input, write, hide, keep, egress, api, preview, argv ast.Node
+	checkout, remote                                                                          ast.Node
+	inject                                                                                    map[ast.Node]*inject
 	stdioNodes
 }
 
@@ -165,6 +167,7 @@ func (r *reader) readCapability(n ast.Node, p *Pack) *Capability {
 		r.readSteps(&at, &m, c.schema)
 		r.readPathAccess(&m, &at, c.schema)
 		c.egress = append(r.readEgress(&at, &m, c.schema), r.checkDaemonAPI(at.api, &m, c.schema)...)
+		r.readRemoteUse(at.remote, &m, c.schema)
 		r.readExec(&m, &at, c.schema)
 		r.checkUncaged(n, &m, &at)
 		c.patterns = r.parsePatterns(at.argv, m.ArgvPattern, c.schema)
@@ -200,6 +203,7 @@ func (r *reader) capabilityFields(m *manifest, name *string, at *deferredNodes) 
 		"checkout":        func(n ast.Node) { at.checkout = n },
 		"cagedLines":      r.BoolField("cagedLines", &m.CagedLines),
 		"preview":         func(n ast.Node) { at.preview = n },
+		"remote":          func(n ast.Node) { at.remote = n },
 		"stdin":           func(n ast.Node) { at.stdin = n; choiceField(r, "stdin", stdins, &m.Stdin)(n) },
 		"timeout":         r.timeoutField(&m.Timeout),
 	}

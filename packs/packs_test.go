@@ -95,6 +95,7 @@ var looks = []struct {
 	{"git.show", nil},
 	{"git.show", map[string]any{"rev": "HEAD:file"}},
 	{"git.branch-list", map[string]any{"all": true, "verbose": true}},
+	{"git.diff-files", map[string]any{"paths": []any{"file", ".git/HEAD"}}},
 }
 
 func look(t *testing.T, r hostile.Repository, check func(id bailey.CapabilityID, out string)) {

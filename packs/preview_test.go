@@ -243,6 +243,13 @@ func TestHostilePreviews(t *testing.T) {
 			if out := foreseen(t, r.TTY, jobs); worked(r, out) {
 				t.Errorf("it got through:\n%s", out)
 			}
+			if r.Target == "" {
+				r.Arm()
+				looks := looksOf(t, "git.push-remote", map[string]any{"repo": r.Dir, "remote": "origin"}, paths)
+				if out := foreseen(t, r.TTY, looks); worked(r, out) {
+					t.Errorf("by git.push-remote it got through:\n%s", out)
+				}
+			}
 		})
 	}
 }

@@ -196,6 +196,16 @@ git cherry -v main feature/search
 git name-rev HEAD
 git count-objects -v
 git check-ignore -v x.o
+git config --get remote.origin.url
+git config core.bare
+git config --local --get-all remote.origin.fetch
+git config --get no.such
+git config --type=bool core.filemode
+git config --list
+git config -l --name-only
+git diff --no-index cmd/main.go docs/notes.md
+git diff --no-index --stat cmd docs
+git diff --no-index counter counter
 git clean -nd
 git add --dry-run .
 git version
@@ -229,8 +239,8 @@ func TestGitDoesTheSame(t *testing.T) {
 			} else {
 				said[i] = outputOf(t, dir, gitEnv(home), "git", words[1:]...)
 			}
-			for _, look := range []string{"rev-parse HEAD", "symbolic-ref HEAD", "for-each-ref", "stash list", "status --porcelain=v2 --branch --ignored", "ls-files --stage", "diff --binary", "diff --cached"} {
-				states[i] += outputOf(t, dir, gitEnv(home), "git", strings.Fields(look)...)
+			for _, look := range []string{"rev-parse HEAD", "symbolic-ref HEAD", "for-each-ref", "stash list", "status --porcelain=v2 --branch --ignored", "ls-files --stage", "diff --binary", "diff --cached", "config --local --list", "worktree list"} {
+				states[i] += strings.ReplaceAll(outputOf(t, dir, gitEnv(home), "git", strings.Fields(look)...), dir, "repo")
 			}
 		}
 		if states[0] != states[1] {
@@ -240,6 +250,21 @@ func TestGitDoesTheSame(t *testing.T) {
 }
 
 const writeLines = `
+git remote add theirs git@github.com:c/b.git
+git remote add -t main --no-tags theirs https://git.example.org/c/b.git
+git remote set-url origin https://git.example.org/other.git
+git remote set-url --push origin https://git.example.org/other.git
+git remote rename origin upstream
+git remote remove origin
+git remote rm origin
+git config user.email someone@example.org
+git config --bool pull.rebase true
+git config user.name x ; git config --unset user.name
+git worktree add trees/x
+git worktree add -b fix trees/fix v1.0.0
+git worktree add -q trees/x ; git worktree remove trees/x
+git worktree add -q trees/x ; git worktree remove --force trees/x
+git worktree add -q trees/x ; git worktree prune
 git add new.txt docs
 git add -A
 git add -u

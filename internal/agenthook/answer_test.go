@@ -114,7 +114,7 @@ func TestLines(t *testing.T) {
 		{"git status && git log -5 | head -3", bailey.Allow, "git.status git.log file.read"},
 		{"cd sub && git status", bailey.Allow, "file.read git.status"},
 		{"git commit -m x", bailey.Ask, "git.commit shell.exec"}, // no rule covers it
-		{"git push", bailey.Ask, "git.push shell.exec"},          // inputs are missing
+		{"git push", bailey.Ask, "shell.exec"},                   // git.push-remote may borrow a credential
 		{"git log --output=x", bailey.Ask, "shell.exec"},
 		{"kubectl get pods", bailey.Ask, "shell.exec"}, // its credentials and configuration are unknown
 		{"gh pr list -R o/r", bailey.Ask, "shell.exec"},

@@ -81,7 +81,7 @@ func injectionFault(in Injection, before []*secret) error {
 // where its secret must not go.
 func (g *grant) injectSecrets(r *http.Request) *Refusal {
 	for _, s := range g.p.secrets {
-		here := slices.Contains(g.entry.inject, s)
+		here := slices.Contains(g.entry.inject, s) && s.isBelow(g.target.String(), r.URL)
 		if where := s.replaceInRequest(r, here); where != "" {
 			return g.misuseRefusal(s, where)
 		}
@@ -92,10 +92,30 @@ func (g *grant) injectSecrets(r *http.Request) *Refusal {
 	return nil
 }
 
+// isBelow reports whether a request is at or below one of the paths of the secret. The path must be spelled plainly,
+// because a server could understand another spelling as another path.
+func (s *secret) isBelow(target string, u *url.URL) bool {
+	if s.Paths == nil {
+		return true
+	}
+	path := u.EscapedPath()
+	if strings.ContainsAny(path, "%\\") || strings.Contains(path+"/", "/../") || strings.Contains(path+"/", "/./") ||
+		strings.Contains(path, "//") {
+		return false
+	}
+	return slices.ContainsFunc(s.Paths, func(p string) bool {
+		rest, ok := strings.CutPrefix(target+path, p)
+		return ok && (rest == "" || rest[0] == '/')
+	})
+}
+
 func (g *grant) misuseRefusal(s *secret, where string) *Refusal {
 	hint := "send it only to " + strings.Join(s.To, ", ")
 	if slices.Contains(g.entry.inject, s) {
 		hint = "send it in " + strings.Join(append(slices.Clone(s.Headers), s.Query...), ", ")
+	}
+	if s.Paths != nil {
+		hint += ", below " + strings.Join(s.Paths, ", ")
 	}
 	ref := deniedRefusal(fmt.Sprintf("egress to %s is refused: the placeholder of %s is in %s", g.target, s.Name,
 		where), hint)

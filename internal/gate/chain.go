@@ -109,7 +109,7 @@ func (ch *workflowRun) previewStep(ctx context.Context, l *workflowStep) (said s
 	err = ch.planCall(ctx, ch.callOf(l.Step), func(c *callState) {
 		l.decision, l.subject, l.places = c.Policy.Decide(c.policyRequest()), c.subjectDigest(), len(c.places) > 0
 		_, reads := c.manifest.Stdin(c.input) // the command line does not show standard input
-		l.bound = !reads && len(c.manifest.Previews()) == 0 && len(c.manifest.Wants()) == 0 &&
+		l.bound = !reads && len(c.manifest.Previews()) == 0 && len(c.manifest.WantsFor(c.input)) == 0 &&
 			!slices.ContainsFunc(c.places, isFile)
 		said = strings.Join(append([]string{c.job.Command}, c.argv...), " ")
 		if c.job.Dir != "" {

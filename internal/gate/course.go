@@ -116,7 +116,7 @@ func (c *callState) restoreTokens(context.Context) (err error) {
 	return err
 }
 
-// checkInput types the input, opens every path, renders the arguments once and plans the run.
+// checkInput types the input, opens every path, resolves the remote of a repository, renders the arguments once and plans the run.
 func (c *callState) checkInput(ctx context.Context) (err error) {
 	c.closePlan()
 	find := func() (pack.Checkout, error) { return c.Places.Checkout(c.call) }
@@ -145,6 +145,9 @@ func (c *callState) checkInput(ctx context.Context) (err error) {
 		paths[in.Name] = place.Path
 	}
 	if err = c.openWorkspace(); err != nil {
+		return err
+	}
+	if c.input, err = c.resolveRemote(c.input); err != nil {
 		return err
 	}
 	if c.argv, err = c.manifest.Render(c.input, paths); err != nil {
@@ -193,6 +196,7 @@ func (c *callState) prepareRun(ctx context.Context) error {
 			"%s requires isolation %s, which this gateway does not support", c.manifest.ID, isolation)
 	}
 	c.job = c.manifest.Job(c.argv, c.places)
+	c.manifest.SetUnlent(&c.job, c.input)
 	c.job.Session = c.call.Session.ID
 	places, err := c.manifest.Egress(c.input)
 	if err != nil {
@@ -303,7 +307,7 @@ func (c *callState) requestApproval(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	wants := c.manifest.Wants()
+	wants := c.manifest.WantsFor(c.input)
 	if c.scopes, err = c.Lender.Scope(ctx, wants); err != nil {
 		return err
 	}
@@ -356,6 +360,9 @@ func (c *callState) confirmDecision(ctx context.Context) error {
 	if err := c.denialWithHint(d); err != nil {
 		return err
 	}
+	if err := c.stillResolved(); err != nil {
+		return err
+	}
 	return c.stillShown(ctx)
 }
 
@@ -398,7 +405,7 @@ func (c *callState) budgetContext(ctx context.Context) (_ context.Context, more 
 }
 
 func (c *callState) lendCredentials(ctx context.Context) error {
-	wants := c.manifest.Wants()
+	wants := c.manifest.WantsFor(c.input)
 	lease, err := c.Lender.Lend(ctx, bailey.Loan{
 		Receipt: c.receipt, Capability: c.manifest.ID, Wants: wants, Text: c.answer.Text,
 		Signatures: c.answer.Signatures,

@@ -58,6 +58,8 @@ type world struct {
 	below   map[string]bool // the names that places contain
 	readErr error           // error when standard input is read
 	hasErr  error
+	loads   map[string]string // the files below places
+	loadErr error
 	jobs    []bailey.Job                                 // the planned jobs
 	stdin   *string                                      // the input that the tool read
 	freeze  func(p bailey.Place) (*bailey.Frozen, error) // nil: nothing can be frozen
@@ -96,7 +98,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) gate() *Gate {
 	w.t.Helper()
-	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + hubs + fetching + promising + chained)}})
+	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + hubs + fetching + promising + chained + remote)}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -297,6 +299,28 @@ const chained = `
     risk: low
     sideEffectClass: mutating
     reversibility: reversible
+`
+
+// remote is a capability whose address is in the configuration of a repository.
+const remote = `
+  - name: push
+    description: push something
+    backend: {type: subprocess, command: push, args: ["{{ input.options }}", "{{ input.remote }}"], cwdFromInput: repo}
+    risk: low
+    sideEffectClass: mutating
+    reversibility: externallyReversible
+    remote: {repo: repo, name: remote, url: url, options: options, for: push}
+    sandboxProfile: {network: {egress: ["{{ input.url }}"]}}
+    credentials:
+      - {name: token, env: TOKEN, inject: {to: ["github.com:443"], headers: [Authorization], below: url}}
+    inputSchema:
+      type: object
+      required: [repo]
+      properties:
+        repo: {type: string, format: path}
+        remote: {type: string}
+        url: {type: string, format: url, x-bailey: {allow: [url]}}
+        options: {type: array, items: {type: string, x-bailey: {allow: [option, url]}}}
 `
 
 func call() bailey.Call {
@@ -527,6 +551,12 @@ func (p placesOf) Read(in bailey.Place) (io.ReadCloser, error) {
 func (p placesOf) Checkout(bailey.Call) (pack.Checkout, error) {
 	p.note("checkout")
 	return p.checkout, p.checkoutErr
+}
+
+func (p placesOf) Load(in bailey.Place, below string, _ int64) ([]byte, bool, error) {
+	p.note("load " + in.Path + " " + below)
+	text, there := p.loads[below]
+	return []byte(text), there, p.loadErr
 }
 
 func (p placesOf) Freeze(in bailey.Place) (*bailey.Frozen, func(), error) {

@@ -53,6 +53,9 @@ type Places interface {
 	Read(p bailey.Place) (io.ReadCloser, error)
 	// Checkout reads the git checkout to which the directory of the call belongs.
 	Checkout(call bailey.Call) (pack.Checkout, error)
+	// Load returns a regular file below a place, and false if there is none. It refuses a symbolic link on the way, and a
+	// file of more than max bytes.
+	Load(p bailey.Place, below string, max int64) (data []byte, there bool, err error)
 	// Freeze copies the content of a file into immutable storage, which exists until release. f is nil if the place is
 	// not a file, or if the platform cannot store such a copy.
 	Freeze(p bailey.Place) (f *bailey.Frozen, release func(), err error)

@@ -45,6 +45,35 @@ func (c *callState) hasRequired(r pack.Required) (bool, error) {
 	return false, nil
 }
 
+// resolveRemote fills in the address of the remote of a git repository, if the manifest says so. It reads the files of
+// the repository through the descriptor of its directory.
+func (c *callState) resolveRemote(input map[string]any) (map[string]any, error) {
+	name := c.manifest.ResolvesRemote()
+	if name == "" {
+		return input, nil
+	}
+	i := slices.IndexFunc(c.places, func(p bailey.Place) bool { return p.Input == name })
+	if i < 0 {
+		return nil, bailey.Invalid.Errorf("name the directory of the repository", "input /%s is missing", name)
+	}
+	return c.manifest.ResolveRemote(input, func(below string) ([]byte, bool, error) {
+		return c.Places.Load(c.places[i], below, maxLoaded)
+	})
+}
+
+// maxLoaded limits a file that is read to resolve a remote, in bytes.
+const maxLoaded = 1 << 20
+
+// stillResolved returns Conflict if the remote has another address now. A person may have been asked meanwhile.
+func (c *callState) stillResolved() error {
+	now, err := c.resolveRemote(c.input)
+	if err == nil && plainJSON(now) == plainJSON(c.input) {
+		return nil
+	}
+	return bailey.Conflict.Wrap(err, "the configuration of the repository changed while this call was decided",
+		"call again")
+}
+
 // openStdin returns the standard input of the tool, or nil. If the file has a snapshot from the time of the question, stdin
 // returns the snapshot.
 func (c *callState) openStdin() (r io.Reader, shut func(), err error) {

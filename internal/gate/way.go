@@ -22,7 +22,8 @@ func (c *callState) injectPlaceholders(wants []bailey.Want) error {
 		}
 		in := bailey.Injection{Name: w.Name, Placeholder: bailey.NewPlaceholder(),
 			Value: bailey.NewSecret(c.lease.Env[i][len(w.Env)+1:]),
-			To:    w.Inject.To, Headers: w.Inject.Headers, Query: w.Inject.Query}
+			To:    w.Inject.To, Headers: w.Inject.Headers, Query: w.Inject.Query,
+			Paths: w.Inject.Paths}
 		c.lease.Env[i] = w.Env + "=" + w.Inject.Shown(in.Placeholder)
 		c.inject = append(c.inject, in)
 	}

@@ -27,6 +27,7 @@ type activeCatalog struct {
 	all       atomic.Pointer[pack.Catalog]
 	profiles  *gateway.Profiles
 	installed func(command string) bool
+	noBroker  func() bool // nil: calls that can do without a credential get one anyway
 }
 
 func newShelf(c *pack.Catalog, p *gateway.Profiles, installed func(string) bool) *activeCatalog {
@@ -58,6 +59,9 @@ func (s *activeCatalog) Lookup(id bailey.CapabilityID) (*pack.Capability, error)
 	stack := s.profiles.InForce()
 	if err := admitCapability(stack, m); err != nil {
 		return nil, err
+	}
+	if s.noBroker != nil && s.noBroker() {
+		m = m.WithoutBroker()
 	}
 	return bindProfiles(stack, m), nil
 }

@@ -212,6 +212,7 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	s.kill.Withdraw = func(reason string) { s.Queue.Withdraw(reason, func(bailey.Question) bool { return true }) }
 	s.shelf = newShelf(s.Catalog,
 		gateway.OpenProfiles(home, workspaces, s.scribe.lore.Profiles, s.scribe.recordEvent, s.Log), s.cages.Installed)
+	s.shelf.noBroker = func() bool { return s.settings.Applied().Broker == nil }
 	return workspaces, s.connectGate(home, none, gate.Config{
 		Catalog: s.shelf, Places: workspaces, Hooks: s.hooks, Budgets: s.budgets, Lender: brokerLender{s.brokerClient},
 		Egress: EgressPlanner{Settings: s.networkSettings}, Redactor: s.redaction,
@@ -452,7 +453,7 @@ func agentDescription(m *pack.Capability) string {
 
 // hasMissingService reports whether a call needs a broker or a daemon that is not available.
 func (s *Server) hasMissingService(m *pack.Capability) bool {
-	if len(m.Wants()) > 0 && s.settings.Applied().Broker == nil {
+	if len(m.RequiredWants()) > 0 && s.settings.Applied().Broker == nil {
 		return true
 	}
 	api := m.API()

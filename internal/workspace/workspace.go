@@ -4,6 +4,8 @@ package workspace
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -392,4 +394,26 @@ func OpenPlace(path string, write bool) (bailey.Place, error) {
 		return bailey.Place{}, err
 	}
 	return bailey.Place{Path: real, File: f, Write: write}, nil
+}
+
+// loadFile reads an opened regular file of at most max bytes. A directory does not count as a file.
+func loadFile(p bailey.Place, f *os.File, below string, max int64) (data []byte, there bool, err error) {
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		return nil, false, nil
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is no regular file")
+	}
+	if err == nil {
+		data, err = io.ReadAll(io.LimitReader(f, max+1))
+	}
+	if err == nil && int64(len(data)) > max {
+		err = fmt.Errorf("it has more than %d bytes", max)
+	}
+	if err != nil {
+		return nil, false, bailey.Invalid.Wrapf(pathErrorCause(err), "it must be a file that you may read",
+			"%s in %s cannot be read", below, p.Path)
+	}
+	return data, true, nil
 }

@@ -98,6 +98,24 @@ func (w *Workspaces) Has(p bailey.Place, below string) (bool, error) {
 	return true, unix.Close(fd)
 }
 
+// Load reads a file below the opened descriptor. No component may be a symbolic link (openat2(2)). A path through a file
+// does not exist.
+func (w *Workspaces) Load(p bailey.Place, below string, max int64) (data []byte, there bool, err error) {
+	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := unix.Openat2(int(p.File.Fd()), below, &how)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, bailey.Invalid.Errorf("it must be a file that you may read, and no link",
+			"%s in %s cannot be read: %v", below, p.Path, err)
+	}
+	f := os.NewFile(uintptr(fd), below)
+	defer f.Close()
+	return loadFile(p, f, below, max)
+}
+
 // Read reads the file through its own descriptor and not through its path (proc_pid_fd(5)), up to its current size.
 func (w *Workspaces) Read(p bailey.Place) (io.ReadCloser, error) {
 	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", p.File.Fd()), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)

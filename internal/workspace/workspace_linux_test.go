@@ -313,3 +313,35 @@ func TestFreezeWhileItIsWritten(t *testing.T) {
 	}
 	t.Logf("%d of 200 refused", refused)
 }
+
+// TestLoad checks that Load reads regular files below the opened descriptor, and follows no link at all.
+func TestLoad(t *testing.T) {
+	top := Canonical(t.TempDir())
+	dir := filepath.Join(top, "repo")
+	os.MkdirAll(filepath.Join(dir, ".git"), 0o755)
+	os.WriteFile(filepath.Join(dir, ".git/config"), []byte("mine"), 0o644)
+	os.WriteFile(filepath.Join(dir, "file"), []byte("12345"), 0o644)
+	os.WriteFile(filepath.Join(top, "evil"), []byte("evil"), 0o644)
+	for name, to := range map[string]string{"inside": ".git", "link": "file", "out": "../evil", "dangling": "nowhere", "magic": "/proc/self/root"} {
+		os.Symlink(to, filepath.Join(dir, name))
+	}
+	unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644)
+	p := opened(t, dir)
+	os.Rename(dir, dir+".old")
+	os.MkdirAll(filepath.Join(dir, ".git"), 0o755)
+	os.WriteFile(filepath.Join(dir, ".git/config"), []byte("another"), 0o644)
+	var w Workspaces
+	for below, want := range map[string]string{".git/config": "mine", "file": "12345", "absent": "", ".git": "", "file/x": ""} {
+		if data, there, err := w.Load(p, below, 5); err != nil || string(data) != want || there != (want != "") {
+			t.Errorf("%s: %q, %v, %v", below, data, there, err)
+		}
+	}
+	for _, below := range []string{"inside/config", "link", "out", "dangling", "magic/etc/passwd", "../evil", "/etc/passwd", "fifo"} {
+		if data, there, err := w.Load(p, below, 1<<20); err == nil {
+			t.Errorf("%s: %q, %v", below, data, there)
+		}
+	}
+	if _, _, err := w.Load(p, "file", 4); err == nil {
+		t.Error("a file above the limit is read")
+	}
+}

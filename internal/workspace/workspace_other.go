@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 
 	"bailey"
 )
@@ -27,6 +28,35 @@ func (w *Workspaces) Has(p bailey.Place, below string) (bool, error) {
 			"%s in %s cannot be examined", below, p.Path)
 	}
 	return true, nil
+}
+
+// Load reads a file below the place. No component may be a symbolic link.
+func (w *Workspaces) Load(p bailey.Place, below string, max int64) (data []byte, there bool, err error) {
+	root, err := os.OpenRoot(p.Path)
+	if err != nil {
+		return nil, false, bailey.Invalid.Wrapf(pathErrorCause(err), "name a directory that you may read", "%s", p.Path)
+	}
+	defer root.Close()
+	for at := below; at != "."; at = path.Dir(at) {
+		info, err := root.Lstat(at)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), err == nil && at != below && info.Mode().IsRegular():
+			return nil, false, nil
+		case err == nil && info.Mode()&fs.ModeSymlink != 0:
+			err = errors.New("it is a symbolic link")
+		}
+		if err != nil {
+			return nil, false, bailey.Invalid.Wrapf(pathErrorCause(err), "it must be a file that you may read, and no link",
+				"%s in %s cannot be read", below, p.Path)
+		}
+	}
+	f, err := root.Open(below)
+	if err != nil {
+		return nil, false, bailey.Invalid.Wrapf(pathErrorCause(err), "it must be a file that you may read",
+			"%s in %s cannot be read", below, p.Path)
+	}
+	defer f.Close()
+	return loadFile(p, f, below, max)
 }
 
 // Read reads the file through the opened descriptor, which is readable on these systems.

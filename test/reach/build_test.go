@@ -26,6 +26,7 @@ type site struct {
 	catalog    *pack.Catalog
 	home, root string
 	secrets    map[string]string // lent secrets, by the names of credentials
+	between    func()            // runs between the check and the run of a call
 }
 
 func newSite(t *testing.T, programs ...string) *site {
@@ -91,10 +92,6 @@ func (s *site) callAt(id bailey.CapabilityID, name, dir string, input map[string
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	args, err := m.Render(clean, map[string]string{name: dir})
-	if err != nil {
-		s.t.Fatal(err)
-	}
 	var opened []bailey.Place
 	if name != "" {
 		p, err := workspace.OpenPlace(dir, m.PathInputs()[0].Write)
@@ -104,8 +101,24 @@ func (s *site) callAt(id bailey.CapabilityID, name, dir string, input map[string
 		defer p.File.Close()
 		p.Input = name
 		opened = append(opened, p)
+		if m.ResolvesRemote() != "" {
+			clean, err = m.ResolveRemote(clean, func(below string) ([]byte, bool, error) {
+				return new(workspace.Workspaces).Load(p, below, 1<<20)
+			})
+			if err != nil {
+				return ended{err: err.Error() + "; " + bailey.HintOf(err), exit: bailey.Exit{Code: bailey.NeverRan}}
+			}
+		}
+	}
+	if s.between != nil {
+		s.between()
+	}
+	args, err := m.Render(clean, map[string]string{name: dir})
+	if err != nil {
+		s.t.Fatal(err)
 	}
 	job := m.Job(args, opened)
+	m.SetUnlent(&job, clean)
 	var all []bailey.Endpoint
 	places, err := m.Egress(clean)
 	if err != nil {
@@ -118,7 +131,7 @@ func (s *site) callAt(id bailey.CapabilityID, name, dir string, input map[string
 	if m.Loopback() {
 		job.Network = &bailey.Network{}
 	}
-	inject, _ := lends(m, s.secrets)
+	inject, _ := lends(m, clean, s.secrets)
 	return s.runBy(wrap.NewWorks(s.cages, filepath.Join(s.home, "caches"), func(bailey.SessionID) bool { return false }), job, false, all, inject)
 }
 

@@ -142,7 +142,7 @@ func (w *world) look(id bailey.CapabilityID, input map[string]any, secrets map[s
 		}
 		to = append(to, e)
 	}
-	inject, files := lends(m, secrets)
+	inject, files := lends(m, clean, secrets)
 	if len(to) == 0 {
 		return w.alone(job, files)
 	}
@@ -150,14 +150,14 @@ func (w *world) look(id bailey.CapabilityID, input map[string]any, secrets map[s
 }
 
 // lends returns the credentials that a capability requests, in the form in which the gate lends them.
-func lends(m *pack.Capability, secrets map[string]string) (inject []injected, files []bailey.LentFile) {
-	for _, want := range m.Wants() {
+func lends(m *pack.Capability, input map[string]any, secrets map[string]string) (inject []injected, files []bailey.LentFile) {
+	for _, want := range m.WantsFor(input) {
 		value := bailey.NewSecret(secrets[want.Name])
 		if want.Inject == nil {
 			files = append(files, bailey.LentFile{Env: want.Env, Value: value})
 			continue
 		}
-		in := bailey.Injection{Name: want.Env, Placeholder: bailey.NewPlaceholder(), Value: value, To: want.Inject.To, Headers: want.Inject.Headers}
+		in := bailey.Injection{Name: want.Env, Placeholder: bailey.NewPlaceholder(), Value: value, To: want.Inject.To, Headers: want.Inject.Headers, Paths: want.Inject.Paths}
 		inject = append(inject, injected{in, want.Inject.Shown(in.Placeholder)})
 	}
 	return inject, files
