@@ -43,7 +43,6 @@ var layers = []struct {
 		"internal/guard":         {},
 		"internal/gitremote":     {ours: []string{"."}},
 		"internal/onboard":       {ours: []string{"."}},
-		"internal/gitremotes":    {},
 		"internal/readonly":      {outside: []string{"mvdan.cc/sh/v3/syntax"}},
 		"internal/receipts":      {ours: []string{".", "audit"}},
 		"internal/toolsearch":    {ours: []string{"internal/strictyaml", "pack"}},
@@ -61,7 +60,7 @@ var layers = []struct {
 		"internal/socketproxy":  {ours: []string{"."}},
 		"internal/sshca":        {ours: []string{"."}, outside: []string{"golang.org/x/crypto/ssh"}},
 		"internal/wrap":         {ours: []string{".", "internal/guard"}},
-		"internal/workspace":    {ours: []string{".", "internal/gitremotes", "internal/peer", "pack"}, outside: []string{"golang.org/x/sys"}},
+		"internal/workspace":    {ours: []string{".", "internal/gitremote", "internal/peer", "pack"}, outside: []string{"golang.org/x/sys"}},
 		"internal/ledger/owned": {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
 	}},
 	{"services", "state", map[string]imports{

@@ -12,7 +12,7 @@ import (
 	"mvdan.cc/sh/v3/shell"
 
 	"bailey"
-	"bailey/internal/gitremotes"
+	"bailey/internal/gitremote"
 	"bailey/internal/ktest"
 	"bailey/pack"
 )
@@ -206,7 +206,7 @@ gh api repos/o/r -F x=@/etc/passwd -X GET | none
 `
 
 // checkoutAt is a pack.Checkout of a directory without a workspace.
-type checkoutAt struct{ *gitremotes.Checkout }
+type checkoutAt struct{ *gitremote.Checkout }
 
 func (c checkoutAt) Repository(chosen bool) (owner, name string, err error) {
 	g, err := c.Checkout.Repository(chosen)
@@ -271,7 +271,7 @@ func TestGitHubAsksTheSame(t *testing.T) {
 			}
 			m := found[0]
 			input, err := m.FillCheckout(m.Inputs[0], func() (pack.Checkout, error) {
-				c, err := gitremotes.Open(dir, func(path string) ([]byte, error) {
+				c, err := gitremote.OpenCheckout(dir, func(path string) ([]byte, error) {
 					if info, err := os.Stat(path); err != nil || info.IsDir() {
 						return nil, errors.Join(err, fs.ErrNotExist)
 					}

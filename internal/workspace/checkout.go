@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"bailey"
-	"bailey/internal/gitremotes"
+	"bailey/internal/gitremote"
 	"bailey/pack"
 )
 
@@ -33,7 +33,7 @@ func (w *Workspaces) Checkout(call bailey.Call) (pack.Checkout, error) {
 		}
 		dir = up
 	}
-	c, err := gitremotes.Open(dir, func(path string) ([]byte, error) { return w.readConfig(call, path) })
+	c, err := gitremote.OpenCheckout(dir, func(path string) ([]byte, error) { return w.readConfig(call, path) })
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (w *Workspaces) readConfig(call bailey.Call, path string) ([]byte, error) {
 }
 
 // checkout is a pack.Checkout.
-type checkout struct{ *gitremotes.Checkout }
+type checkout struct{ *gitremote.Checkout }
 
 func (c checkout) Repository(chosen bool) (owner, name string, err error) {
 	g, err := c.Checkout.Repository(chosen)

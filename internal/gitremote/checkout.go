@@ -1,8 +1,4 @@
-// Package gitremotes reads the remotes and the current branch of a git checkout from the files of its .git, without
-// git. The files may be hostile: nothing is executed, nothing outside of what the reader permits is opened, and a
-// configuration that git could read differently is an error. The result is only text, which a caller must check and
-// show.
-package gitremotes
+package gitremote
 
 import (
 	"cmp"
@@ -18,14 +14,14 @@ import (
 
 // Checkout is the configuration of one checkout.
 type Checkout struct {
-	Remotes []Remote // sorted by name
+	Remotes []ConfiguredRemote // sorted by name
 
-	head     string // content of HEAD
-	settings []setting
+	head   string // content of HEAD
+	config *Config
 }
 
-// Remote is a remote as configured. Its addresses are not checked.
-type Remote struct {
+// ConfiguredRemote is a remote as configured. Its addresses are not checked.
+type ConfiguredRemote struct {
 	Name     string
 	URL      string // the first address; "" if there is none
 	PushURL  string // the first address for pushing; "" if it is the same
@@ -37,8 +33,8 @@ type Read func(path string) ([]byte, error)
 
 const maxNames = 4096 // bytes of a file with one path or reference
 
-// Open reads the checkout whose .git is in dir. A .git that is a file names the directory of a linked worktree.
-func Open(dir string, read Read) (*Checkout, error) {
+// OpenCheckout reads the checkout whose .git is in dir. A .git that is a file names the directory of a linked worktree.
+func OpenCheckout(dir string, read Read) (*Checkout, error) {
 	own := filepath.Join(dir, ".git")
 	common := own
 	if text, err := read(own); err == nil {
@@ -59,26 +55,26 @@ func Open(dir string, read Read) (*Checkout, error) {
 		return nil, fmt.Errorf("cannot read the configuration of the repository: %w", err)
 	}
 	c := &Checkout{}
-	if c.settings, err = parseConfig(string(config)); err != nil {
+	if c.config, err = Parse(config); err != nil {
 		return nil, fmt.Errorf("cannot read the configuration of the repository: %w", err)
 	}
-	if c.lastValue("extensions", "", "worktreeconfig") != "" {
+	if len(c.config.valuesOf("extensions", "", "worktreeconfig")) > 0 {
 		text, err := read(filepath.Join(own, "config.worktree"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		more, err := parseConfig(string(text))
+		more, err := Parse(text)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read config.worktree: %w", err)
 		}
-		c.settings = append(c.settings, more...)
+		c.config.entries = append(c.config.entries, more.entries...)
 	}
-	for _, s := range c.settings {
-		switch {
-		case s.section == "include", s.section == "includeif":
+	for _, e := range c.config.entries {
+		switch e.Section {
+		case "include", "includeif":
 			return nil, errors.New("the configuration of the repository includes other files")
-		case s.section == "url":
-			return nil, errors.New("the configuration of the repository rewrites addresses (url." + s.key + ")")
+		case "url":
+			return nil, errors.New("the configuration of the repository rewrites addresses (url." + e.Key + ")")
 		}
 	}
 	head, err := read(filepath.Join(own, "HEAD"))
@@ -97,38 +93,28 @@ func absolutePath(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// lastValue returns the value that counts if a setting has several.
-func (c *Checkout) lastValue(section, name, key string) (value string) {
-	for _, s := range c.settings {
-		if s.section == section && s.name == name && s.key == key {
-			value = s.value
-		}
-	}
-	return value
-}
-
 func (c *Checkout) collectRemotes() {
 	at := map[string]int{}
-	for _, s := range c.settings {
-		if s.section != "remote" || s.name == "" {
+	for _, s := range c.config.entries {
+		if s.Section != "remote" || s.Sub == "" {
 			continue
 		}
-		i, ok := at[s.name]
+		i, ok := at[s.Sub]
 		if !ok {
 			i = len(c.Remotes)
-			at[s.name] = i
-			c.Remotes = append(c.Remotes, Remote{Name: s.name})
+			at[s.Sub] = i
+			c.Remotes = append(c.Remotes, ConfiguredRemote{Name: s.Sub})
 		}
-		switch r := &c.Remotes[i]; s.key {
+		switch r := &c.Remotes[i]; s.Key {
 		case "url":
-			r.URL = cmp.Or(r.URL, s.value)
+			r.URL = cmp.Or(r.URL, s.Value)
 		case "pushurl":
-			r.PushURL = cmp.Or(r.PushURL, s.value)
+			r.PushURL = cmp.Or(r.PushURL, s.Value)
 		case "gh-resolved":
-			r.Resolved = s.value
+			r.Resolved = s.Value
 		}
 	}
-	slices.SortFunc(c.Remotes, func(a, b Remote) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(c.Remotes, func(a, b ConfiguredRemote) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // GitHub is a repository at github.com.
@@ -151,8 +137,8 @@ var hosts = []string{"github.com", "www.github.com", "ssh.github.com"}
 
 var schemes = []string{"https", "http", "ssh", "git", "git+ssh", "git+https"}
 
-// ParseURL returns the repository of an address, and false if it is not at github.com.
-func ParseURL(address string) (GitHub, bool) {
+// ParseGitHub returns the repository of an address, and false if it is not at github.com.
+func ParseGitHub(address string) (GitHub, bool) {
 	if !strings.Contains(address, "://") {
 		host, path, ok := strings.Cut(address, ":")
 		if !ok || strings.ContainsAny(host, `/\`) {
@@ -169,15 +155,15 @@ func ParseURL(address string) (GitHub, bool) {
 }
 
 // GitHub returns the repository of a remote.
-func (r Remote) GitHub() (GitHub, bool) {
-	if g, ok := ParseURL(r.URL); ok {
+func (r ConfiguredRemote) GitHub() (GitHub, bool) {
+	if g, ok := ParseGitHub(r.URL); ok {
 		return g, true
 	}
-	return ParseURL(r.PushURL)
+	return ParseGitHub(r.PushURL)
 }
 
 // sortRank orders remotes as gh does.
-func (r Remote) sortRank() int {
+func (r ConfiguredRemote) sortRank() int {
 	return slices.Index([]string{"origin", "github", "upstream"}, strings.ToLower(r.Name))
 }
 
@@ -185,7 +171,7 @@ func (r Remote) sortRank() int {
 // that of the remote upstream, github, origin or, by name, the first other one. If chosen is not set, it ignores the
 // former.
 func (c *Checkout) Repository(chosen bool) (GitHub, error) {
-	var list []Remote
+	var list []ConfiguredRemote
 	for _, r := range c.Remotes {
 		if _, ok := r.GitHub(); ok {
 			list = append(list, r)
@@ -194,7 +180,7 @@ func (c *Checkout) Repository(chosen bool) (GitHub, error) {
 	if len(list) == 0 {
 		return GitHub{}, errors.New("no remote of the repository is at github.com")
 	}
-	slices.SortStableFunc(list, func(a, b Remote) int { return cmp.Compare(b.sortRank(), a.sortRank()) })
+	slices.SortStableFunc(list, func(a, b ConfiguredRemote) int { return cmp.Compare(b.sortRank(), a.sortRank()) })
 	for _, r := range list {
 		switch g, ok := parseGitHub(r.Resolved); {
 		case !chosen:
@@ -233,16 +219,16 @@ func (c *Checkout) PullRequest(in GitHub) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	merge, remote := c.lastValue("branch", branch, "merge"), c.lastValue("branch", branch, "remote")
+	merge, remote := c.config.lastValue("branch", branch, "merge"), c.config.lastValue("branch", branch, "remote")
 	if found := pullRef.FindStringSubmatch(merge); found != nil {
 		return found[1], nil
 	}
 	var from GitHub
 	var ok bool
-	if i := slices.IndexFunc(c.Remotes, func(r Remote) bool { return r.Name == remote }); i >= 0 {
+	if i := slices.IndexFunc(c.Remotes, func(r ConfiguredRemote) bool { return r.Name == remote }); i >= 0 {
 		from, ok = c.Remotes[i].GitHub()
 	} else {
-		from, ok = ParseURL(remote)
+		from, ok = ParseGitHub(remote)
 	}
 	if ok {
 		if name, has := strings.CutPrefix(merge, "refs/heads/"); has {

@@ -1,4 +1,4 @@
-package gitremotes
+package gitremote
 
 import (
 	"errors"
@@ -24,10 +24,10 @@ func readFrom(all map[string]string) Read {
 }
 
 func openText(config, head string) (*Checkout, error) {
-	return Open("/w", readFrom(map[string]string{"/w/.git/config": config, "/w/.git/HEAD": head}))
+	return OpenCheckout("/w", readFrom(map[string]string{"/w/.git/config": config, "/w/.git/HEAD": head}))
 }
 
-func TestParseURL(t *testing.T) {
+func TestParseGitHub(t *testing.T) {
 	for address, want := range map[string]string{
 		"https://github.com/o/r":                  "o/r",
 		"https://github.com/o/r.git":              "o/r",
@@ -67,7 +67,7 @@ func TestParseURL(t *testing.T) {
 		"https://github.com/о/r":                  "", // a Cyrillic letter
 		"https://xn--github-com.evil.example/o/r": "",
 	} {
-		g, ok := ParseURL(address)
+		g, ok := ParseGitHub(address)
 		if got := strings.Trim(g.String(), "/"); got != want || ok != (want != "") {
 			t.Errorf("%q is %q, want %q", address, got, want)
 		}
@@ -90,7 +90,7 @@ func TestRepository(t *testing.T) {
 		"[remote \"x\"]\nurl=github.com:o/r\nurl=github.com:o/second":               "o/r",
 		"[remote \"x\"]\nurl=github.com:o/\\\n  r # comment":                        "",
 		"[remote \"x\"]\nurl=github.com:o/\\\nr ; comment":                          "o/r",
-		"[remote.x]\nurl=github.com:o/r":                                            "o/r",
+		"[remote.x]\nurl=github.com:o/r":                                            "error", // an old form
 		"\ufeff[remote \"x\"]\r\n\turl = github.com:o/r\r\n":                        "o/r",
 		// what git could read differently
 		origin + "[include]\npath=/etc/x":                                  "error",
@@ -155,7 +155,7 @@ func TestWorktrees(t *testing.T) {
 		"/main/.git/config":                      "[extensions]\nworktreeConfig\n[remote \"origin\"]\nurl=github.com:o/r\n",
 		"/main/.git/worktrees/w/config.worktree": "[remote \"origin\"]\ngh-resolved=o/other\n",
 	}
-	c, err := Open("/w", readFrom(all))
+	c, err := OpenCheckout("/w", readFrom(all))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,21 +166,21 @@ func TestWorktrees(t *testing.T) {
 	}
 	for _, text := range []string{"", "gitdir:", "gitdir: \n", "x", "gitdir: " + strings.Repeat("x", 5000)} {
 		all["/w/.git"] = text
-		if c, err := Open("/w", readFrom(all)); err == nil {
+		if c, err := OpenCheckout("/w", readFrom(all)); err == nil {
 			t.Errorf("%.20q is %+v", text, c)
 		}
 	}
 }
 
-// FuzzParseConfig checks that a text that is accepted has the settings that git reads.
-func FuzzParseConfig(f *testing.F) {
+// FuzzParseLikeGit checks that a text that is accepted has the settings that git reads.
+func FuzzParseLikeGit(f *testing.F) {
 	for _, text := range []string{"", "[a]\nb=c", "[a \"b\\\"c\"] d = \"e ; f\" g \\\n h # i", "[a.B]\nc\n[a]\nd = \\n\\t", "\ufeff[x]\r\ny=z\r\n", "[a \"b\"]\n1=2", "[a]b=c\\\\"} {
 		f.Add(text)
 	}
 	ktest.Require(f, "git")
 	path := filepath.Join(f.TempDir(), "config")
 	f.Fuzz(func(t *testing.T, text string) {
-		list, err := parseConfig(text)
+		list, err := Parse([]byte(text))
 		if err != nil || strings.ContainsRune(text, 0) {
 			return
 		}
@@ -204,12 +204,11 @@ func FuzzParseConfig(f *testing.F) {
 			}
 			want = append(want, name+"="+value)
 		}
-		for _, s := range list {
-			name := s.section + "."
-			if s.name != "" {
-				name += s.name + "."
+		for _, s := range list.Entries() {
+			if s.Bare {
+				s.Value = "true"
 			}
-			got = append(got, name+s.key+"="+s.value)
+			got = append(got, s.Name()+"="+s.Value)
 		}
 		blanks := strings.NewReplacer("\t", " ", "\r", " ") // older versions of git replace blanks
 		for i := range got {
