@@ -29,7 +29,7 @@ type part struct {
 }
 
 // purePackages lists packages whose tests depend only on their source, so that the test cache can be used.
-var purePackages = []string{".", "audit", "pack", "hook", "internal/policy", "internal/policy/review", "internal/redact", "internal/sshsig", "internal/strictjson", "internal/strictyaml", "internal/approvaltext", "internal/shellparse", "internal/gitremote", "internal/onboard", "internal/readonly", "internal/receipts", "internal/toolsearch"}
+var purePackages = []string{".", "audit", "pack", "hook", "internal/policy", "internal/policy/review", "internal/redact", "internal/sshsig", "internal/strictjson", "internal/strictyaml", "internal/approvaltext", "internal/shellparse", "internal/onboard", "internal/readonly", "internal/receipts", "internal/toolsearch"}
 
 // slowestPackages lists the packages that take longest. They must start first, so that none remains at the end.
 var slowestPackages = []string{"cmd/bailey", "internal/server", "internal/jail", "test/script", "test/day", "test/clients", "test/load"}
