@@ -457,7 +457,7 @@ func (c *checker) checkText(at string, r *rule, v string, allow []string) {
 	if r.MaxLength != nil && n > *r.MaxLength {
 		c.refuseValue(at, v, "is longer than %d characters", *r.MaxLength)
 	}
-	if r.matches != nil && !r.matches.MatchString(v) {
+	if r.matches != nil && !r.matches().MatchString(v) {
 		c.refuseValue(at, v, "does not match %s", safeText(r.Pattern))
 	}
 }

@@ -3,7 +3,7 @@ package pack
 import (
 	"encoding/json"
 	"math"
-	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -172,7 +172,7 @@ func (k *keywordChecker) checkSecrets(n ast.Node) {
 
 func (k *keywordChecker) checkPattern(n ast.Node) {
 	v, _ := k.ReadText(n, "pattern")
-	if _, err := regexp.Compile(v); err != nil {
+	if _, err := syntax.Parse(v, syntax.Perl); err != nil {
 		k.AddFault(n, "pattern is not an RE2 regular expression: %s", safeText(err.Error()))
 	}
 }

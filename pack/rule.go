@@ -47,11 +47,11 @@ type rule struct {
 		Options string   `json:"options"`
 	} `json:"x-bailey"`
 
-	never   bool           // the schema is false
-	target  *rule          // target of Ref
-	matches *regexp.Regexp // compiled Pattern
-	options *optionTable   // parsed Bailey.Options
-	stream  bool           // the value is standard input and not an argument
+	never   bool                  // the schema is false
+	target  *rule                 // target of Ref
+	matches func() *regexp.Regexp // compiles Pattern at its first use
+	options *optionTable          // parsed Bailey.Options
+	stream  bool                  // the value is standard input and not an argument
 }
 
 // UnmarshalJSON also accepts true and false as schemas.

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
+	"regexp/syntax"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -141,7 +141,9 @@ func (s *schema) linkRule(r *rule, depth int) (err error) {
 		r.target = s.root.Defs[name]
 	}
 	if r.Pattern != "" && err == nil {
-		r.matches, err = regexp.Compile(r.Pattern)
+		// Compiling all patterns of the built-in packs takes longer than most calls, so only their syntax is checked here.
+		_, err = syntax.Parse(r.Pattern, syntax.Perl)
+		r.matches = lazyRegexp(r.Pattern)
 	}
 	if r.Default != nil {
 		s.defaults = append(s.defaults, r)

@@ -45,7 +45,7 @@ receipt: show what was decided, and how the current policy would decide the same
 	}
 	explain.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")
 	return GroupVerb("policy", "Check, apply and explain policy", "",
-		explain, a.policyInit(), a.policyCheck(), a.policyApply(), a.policyShow(), a.policyTextVerb(),
+		explain, a.policyInit(), a.policyStart(), a.policyCheck(), a.policyApply(), a.policyShow(), a.policyTextVerb(),
 		a.policyReplay(), a.policySuggest(), a.policyImport())
 }
 
@@ -269,6 +269,48 @@ rules, their tests, and budgets as comments. Nothing changes until "bailey polic
 	}
 }
 
+func (a *App) policyStart() *cobra.Command {
+	return a.OperatorVerb(&cobra.Command{
+		Use: "start NAME", Short: "Apply a policy to begin with: look, work or push",
+		Long: `Write one of three policies into $BAILEY_HOME/policy, which must not contain one, show what it changes, and apply it after
+your confirmation:
+
+  ` + strings.Join(policyfiles.DescribeStartings(), "\n  ") + `
+
+Edit the files later as you like, or add rules with bailey allow.`,
+		Example: "  bailey policy start work",
+		Args:    OneArg("look, work or push"),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.startPolicy(cmd.Context(), args[0]) },
+	})
+}
+
+func (a *App) startPolicy(ctx context.Context, name string) error {
+	_, c, err := a.OperatorClient("policy start")
+	if err != nil {
+		return err
+	}
+	files, err := policyfiles.Starting(name)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(string(c.Home), "policy")
+	if _, err := policyfiles.ReadDir(dir); bailey.KindOf(err) != bailey.NotFound {
+		return bailey.Conflict.New(dir+" already has a policy", "move it away first, or add rules to it with bailey allow")
+	}
+	var list []apitype.KeptFile
+	for _, f := range files.All() {
+		list = append(list, apitype.KeptFile{Name: f.Name, Text: string(f.Text)})
+	}
+	undo, err := replacePolicyFiles(dir, list)
+	if err == nil {
+		err = a.applyPolicy(ctx, []string{dir}, false, "")
+	}
+	if err != nil {
+		return errors.Join(err, undo())
+	}
+	return nil
+}
+
 // writePolicy writes all files or none. It never overwrites a policy.
 func writePolicy(dir string, files []apitype.KeptFile) (names []string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -280,7 +322,7 @@ func writePolicy(dir string, files []apitype.KeptFile) (names []string, err erro
 	}
 	defer root.Close()
 	if old, err := policyfiles.ReadDir(dir); err == nil || len(old.All()) > 0 {
-		return nil, bailey.Conflict.New("there is a policy in "+dir+" already",
+		return nil, bailey.Conflict.New(dir+" already has a policy",
 			"edit that one, or name another directory")
 	}
 	for _, f := range files {

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -122,10 +121,10 @@ type GitHub struct{ Owner, Name string }
 
 func (g GitHub) String() string { return g.Owner + "/" + g.Name }
 
-var repositoryName = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9-]{0,38})/([A-Za-z0-9._-]{1,100})$`)
+var repositoryName = lazyRegexp(`^([A-Za-z0-9][A-Za-z0-9-]{0,38})/([A-Za-z0-9._-]{1,100})$`)
 
 func parseGitHub(name string) (GitHub, bool) {
-	found := repositoryName.FindStringSubmatch(name)
+	found := repositoryName().FindStringSubmatch(name)
 	if found == nil || strings.Trim(found[2], ".") == "" {
 		return GitHub{}, false
 	}
@@ -198,15 +197,15 @@ func (c *Checkout) Repository(chosen bool) (GitHub, error) {
 }
 
 var (
-	branchName = regexp.MustCompile(`^[^\x00-\x20\x7f~^:?*\[\\]{1,250}$`)
-	pullRef    = regexp.MustCompile(`^refs/pull/([1-9][0-9]{0,9})/head$`)
-	digits     = regexp.MustCompile(`^#?[0-9]+$`)
+	branchName = lazyRegexp(`^[^\x00-\x20\x7f~^:?*\[\\]{1,250}$`)
+	pullRef    = lazyRegexp(`^refs/pull/([1-9][0-9]{0,9})/head$`)
+	digits     = lazyRegexp(`^#?[0-9]+$`)
 )
 
 // Branch returns the current branch.
 func (c *Checkout) Branch() (string, error) {
 	name, ok := strings.CutPrefix(strings.TrimRight(c.head, "\n"), "ref: refs/heads/")
-	if !ok || !branchName.MatchString(name) || strings.HasPrefix(name, "-") {
+	if !ok || !branchName().MatchString(name) || strings.HasPrefix(name, "-") {
 		return "", errors.New("no branch is checked out")
 	}
 	return name, nil
@@ -220,7 +219,7 @@ func (c *Checkout) PullRequest(in GitHub) (string, error) {
 		return "", err
 	}
 	merge, remote := c.config.lastValue("branch", branch, "merge"), c.config.lastValue("branch", branch, "remote")
-	if found := pullRef.FindStringSubmatch(merge); found != nil {
+	if found := pullRef().FindStringSubmatch(merge); found != nil {
 		return found[1], nil
 	}
 	var from GitHub
@@ -238,7 +237,7 @@ func (c *Checkout) PullRequest(in GitHub) (string, error) {
 			return from.Owner + ":" + branch, nil
 		}
 	}
-	if digits.MatchString(branch) || strings.HasPrefix(branch, "-") {
+	if digits().MatchString(branch) || strings.HasPrefix(branch, "-") {
 		return "", fmt.Errorf("the branch %q would be read as a number or an option", branch)
 	}
 	return branch, nil

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
@@ -23,10 +24,13 @@ func (f *findings) checkRule(m *model, r *LoadedRule) {
 	f.checkEntities(r)
 	scope := m.actionsInScope(r.AST.Action)
 	uids, looks, reads := inspectConditions(r.AST)
-	if !looks {
-		scope = distinctActions(scope, reads)
+	named := append([]cedar.EntityUID{}, append(uids, scopeUIDs(r.AST.Action)...)...)
+	if looks {
+		scope = distinctActions(scope, reads, named)
+	} else {
+		scope = distinctActions(scope, reads, nil)
 	}
-	v := m.validatorFor(scope, append(uids, scopeUIDs(r.AST.Action)...))
+	v := m.validatorFor(scope, named)
 	if len(scope) == 0 && isGroupScope(r.AST.Action) {
 		bare, err := m.emptyGroupValidator(append(uids, scopeUIDs(r.AST.Action)...))
 		if err != nil {
@@ -169,14 +173,21 @@ func inspectConditions(p *ast.Policy) (uids []cedar.EntityUID, looks, reads bool
 }
 
 // distinctActions keeps one of the actions that a rule cannot distinguish, because their checks would have the same
-// result. A rule that does not read the action cannot distinguish actions whose inputs have the same type. If it does
-// not read the input either, it distinguishes none.
-func distinctActions(scope []*action, reads bool) (out []*action) {
+// result. A rule cannot distinguish actions whose inputs have the same type or, if it does not read the input, any two.
+// If it reads the action, named has the actions and groups that it names: then it distinguishes those actions, and actions
+// of different groups.
+func distinctActions(scope []*action, reads bool, named []cedar.EntityUID) (out []*action) {
 	seen := map[string]bool{}
 	for _, a := range scope {
 		sig := ""
 		if reads {
 			sig = a.sig
+		}
+		if named != nil {
+			sig += "\n" + strings.Join(a.groups, "\n")
+			if slices.Contains(named, a.uid) {
+				sig += "\n" + string(a.ID)
+			}
 		}
 		if !seen[sig] {
 			seen[sig] = true

@@ -43,7 +43,7 @@ type ruleSlice struct {
 	reads []cedar.String // attributes of context that its own and the common rules read
 }
 
-//go:embed *.cedar *.yaml
+//go:embed *.cedar *.yaml starting/*.cedar starting/*.yaml
 var ownFiles embed.FS
 
 // embeddedSource returns a file of this package under another name.
@@ -75,6 +75,32 @@ func StarterBudgets() Source { return embeddedSource("starter.budgets.yaml", "bu
 // Agents returns the rules that accompany [Starter] for calls that agents make themselves. They name actions of the
 // base pack.
 func Agents() Source { return embeddedSource("starter-agents.cedar", "starter-agents.cedar") }
+
+// Starting is a policy to begin with, instead of [Starter].
+type Starting struct {
+	Name, Text string // Text says what it allows
+	files      []string
+}
+
+// Startings returns the policies to begin with, the strictest first. Each contains the rules of those before it.
+func Startings() []Starting {
+	return []Starting{
+		{"look", "look only: reading, and nothing else", []string{"look"}},
+		{"work", "work locally: also changing files and the repository, building and testing; deleting and downloads ask", []string{"look", "work"}},
+		{"push", "work and push to branches: also fetching, and pushing to branches other than main; other pushes ask", []string{"look", "work", "push"}},
+	}
+}
+
+// Sources returns the files of the policy: rules, and tests.
+func (s Starting) Sources() (rules, tests []Source) {
+	for _, f := range append([]string{"common"}, s.files...) {
+		rules = append(rules, embeddedSource("starting/"+f+".cedar", f+".cedar"))
+	}
+	for _, f := range s.files {
+		tests = append(tests, embeddedSource("starting/"+f+".test.yaml", f+".test.yaml"))
+	}
+	return rules, tests
+}
 
 // Elsewhere returns the rules that accompany [Starter] on a platform without a cage. The caller must decide which
 // platform that is, because this package does not know.

@@ -52,6 +52,27 @@ func (f Files) All() []policy.Source {
 	return list
 }
 
+// Starting returns a policy to begin with, see [policy.Startings].
+func Starting(name string) (f Files, err error) {
+	var names []string
+	for _, s := range policy.Startings() {
+		if s.Name == name {
+			f.Rules, f.Tests = s.Sources()
+			return f, nil
+		}
+		names = append(names, s.Name)
+	}
+	return f, bailey.Invalid.Errorf("use one of "+strings.Join(names, ", "), "there is no starting policy %q", name)
+}
+
+// DescribeStartings returns one line for each policy to begin with.
+func DescribeStartings() (lines []string) {
+	for _, s := range policy.Startings() {
+		lines = append(lines, fmt.Sprintf("%-5s %s", s.Name, s.Text))
+	}
+	return lines
+}
+
 // Digest returns the SHA-256, in hex, of all files sorted by name. Each name and each text is preceded by its length (8
 // bytes, big endian).
 func (f Files) Digest() string {
