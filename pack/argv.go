@@ -18,7 +18,8 @@ type pattern struct {
 	tables   []tableOptions
 	operands []operand // in order
 	after    []operand // operands after --
-	musts    []string  // inputs that an option of the line must set
+	musts    []string  // inputs that an option of the line must set, or first names of options without one
+	noDashes bool      // -- does not end the options of the tool
 }
 
 // tableOptions lets all options of an input's table stand at one place.
@@ -36,6 +37,8 @@ type option struct {
 	value bool   // the option takes a value
 	list  bool   // the input is a list, and each occurrence adds a value
 	is    string // value of the input that the option implies
+	must  bool   // the line must have it, although its value is ignored
+	count bool   // the value, which is ignored, is a number, maybe with a sign and a unit
 }
 
 type operand struct {
@@ -105,9 +108,10 @@ type argvMatch struct {
 	musts    []string
 	operands []operand
 	after    []operand
-	place    int  // how many of the pattern's words were found
-	began    bool // an operand was found
-	plain    bool // no further word is an option
+	place    int      // how many of the pattern's words were found
+	began    bool     // an operand was found
+	plain    bool     // no further word is an option
+	given    []string // first names of the options that the line must have
 }
 
 func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
@@ -130,6 +134,8 @@ func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
 		case t.place < len(p.words) && a == p.words[t.place]:
 			t.place++
 		case t.place < len(p.words) && (len(a) < 2 || a[0] != '-' || a == "--"):
+			return nil, false
+		case a == "--" && p.noDashes:
 			return nil, false
 		case a == "--" && slices.ContainsFunc(p.tables, func(l tableOptions) bool { return l.table.open }):
 			return nil, false // the items would not show where the options end
@@ -296,8 +302,11 @@ func (l tableOptions) refusesItem(item string) bool { return !new(checker).satis
 
 // setInput sets the value of an input, or adds it to a list. It returns false if the input is set already.
 func (t *argvMatch) setInput(o option, v any) bool {
+	if o.must {
+		t.given = append(t.given, o.names[0])
+	}
 	if o.input == "" {
-		return true
+		return !o.count || isCount(v)
 	}
 	if o.list {
 		had, _ := t.input[o.input].([]any)
@@ -312,6 +321,13 @@ func (t *argvMatch) setInput(o option, v any) bool {
 	}
 	t.input[o.input] = v
 	return true
+}
+
+// isCount reports whether a value is a number, maybe with a sign and a unit: 20, +3, -1, 10K.
+func isCount(v any) bool {
+	text, _ := v.(string)
+	digits := strings.TrimRight(strings.TrimLeft(text, "+-"), "bkBKMG")
+	return digits != "" && len(text)-len(digits) <= 3 && strings.Trim(digits, "0123456789") == ""
 }
 
 // matchOperand consumes a word that is not an option. After -- it uses the operands for --, if there are any.
@@ -343,7 +359,8 @@ func (t *argvMatch) matchOperand(word string, after bool) bool {
 
 // buildInputs adds the defaults of missing operands and returns one input for each call.
 func (t *argvMatch) buildInputs() ([]map[string]any, bool) {
-	if slices.ContainsFunc(t.musts, func(name string) bool { return t.input[name] == nil }) {
+	missing := func(name string) bool { return t.input[name] == nil && !slices.Contains(t.given, name) }
+	if slices.ContainsFunc(t.musts, missing) {
 		return nil, false
 	}
 	for _, o := range slices.Concat(t.operands, t.after) {
@@ -416,8 +433,10 @@ func readPattern(text string, s *schema) (p pattern, wrong string) {
 func (p *pattern) readOption(item string, s *schema) string {
 	names, input, _ := strings.Cut(item, " ")
 	input, must := strings.CutSuffix(input, "!")
-	if must {
-		name, _, _ := strings.Cut(input, "=")
+	if name, _, _ := strings.Cut(input, "="); must && name == "_" {
+		name, _, _ = strings.Cut(names, "|")
+		p.musts = append(p.musts, name)
+	} else if must {
 		p.musts = append(p.musts, name)
 	}
 	if names == "..." {
@@ -435,10 +454,12 @@ func (p *pattern) readOption(item string, s *schema) string {
 	switch {
 	case slices.ContainsFunc(o.names, func(n string) bool { return len(n) < 2 || n[0] != '-' }):
 		return "an option must begin with a dash"
+	case o.input == "_":
+		o.input, o.value, o.must = "", true, must
+	case o.input == "#":
+		o.input, o.value, o.count = "", true, true
 	case must && in == nil:
 		return "! needs an input"
-	case o.input == "_":
-		o.input, o.value = "", true
 	case o.input != "" && in == nil:
 		return "there is no input " + safeText(o.input)
 	case o.input != "":
@@ -450,6 +471,10 @@ func (p *pattern) readOption(item string, s *schema) string {
 }
 
 func (p *pattern) readOperand(item string, s *schema) string {
+	if item == "--" {
+		p.noDashes = true
+		return ""
+	}
 	to := &p.operands
 	if after, ok := strings.CutPrefix(item, "-- "); ok {
 		to, item = &p.after, after

@@ -211,10 +211,12 @@
 // list (see Schema); it also takes an option whose own input is set already. The option of a boolean input has no value. The option of any other input
 // has one: "-n 5", "-n5", "--max-count=5", with -# also "-5", and with -n= also "-n=5". If the input is a list, each
 // occurrence of the option adds a value. An option with = sets the input to that value. An
-// option without an input has no relevant effect and no value; with _ as the input it has a value that is ignored. If
+// option without an input has no relevant effect and no value; with _ as the input it has a value that is ignored, with # a number.
+// If
 // an operand with = is missing, the text after the = is used. An operand with ... may occur several times, and each
 // occurrence is a separate call. The operand _ is ignored. Words after -- match the operands that are written with --.
-// If the input of an option ends with !, only lines that set it match. If the input of an operand has an enum, only
+// If the input of an option ends with !, only lines that set it match, with _! only lines that have the option. With
+// [--] a line with -- does not match, because the tool reads options after it. If the input of an operand has an enum, only
 // these words match. The operand [+ words] takes the rest of the line, options too, from the first word that is no
 // option or that follows another operand; [... words] is the same, and also begins with -- or an option that the pattern
 // does not have. From the operand that begins with + on, as in [image] [+command], no word is an option of the tool, nor

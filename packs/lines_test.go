@@ -42,6 +42,16 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// TestFetchingConfined checks that no line outside of a cage stands for a capability that downloads: only the cage keeps the
+// tool from scripts of packages, and from programs that the project or the user's settings name.
+func TestFetchingConfined(t *testing.T) {
+	for _, m := range catalog(t).All() {
+		if m.Home() == "fetches" && len(m.Wants())+len(m.Waivers()) == 0 && !m.CagedLines() {
+			t.Errorf("%s: its lines count outside of a cage", m.ID)
+		}
+	}
+}
+
 // TestConfined checks that no line outside of a cage stands for a capability whose tool obeys files of its directory, or
 // can go elsewhere.
 func TestConfined(t *testing.T) {
@@ -118,6 +128,7 @@ yarn --frozen-lockfile => yarn.install mutating
 yarn add react@^18 --exact => yarn.add mutating
 yarn --cwd web build --mode production => yarn.run mutating
 yarn --cwd ../web build => none
+yarn workspace app cache clean => none
 yarn tsc --noEmit => yarn.run mutating
 yarn workspace web build => yarn.workspace mutating
 yarn workspaces foreach -Apt run build => yarn.workspaces-foreach mutating
@@ -254,6 +265,23 @@ rg -z foo => none
 rg -f /etc/passwd . => none
 rg --ignore-file /etc/passwd foo => none
 rg -L foo => none
+rg -ne foo src => file.read readOnly
+rg -e foo --regexp=bar -C 3 src => file.read readOnly
+find -- . -delete => none
+find -- . -fprint x => none
+find . -- -delete => none
+head -n 20 a => file.read readOnly
+tail -n +3 -c 10K a => file.read readOnly
+head a -n /etc/passwd => none
+tail a -c b => none
+grep -rn -A 3 foo src => file.read readOnly
+make app-dev-destroy => make.clean destructive
+make docker-compose-clean => make.clean destructive
+make build cleanup => make.clean destructive
+make delete-cluster => make.clean destructive
+make undeploy => make.clean destructive
+make cleanroom => make.run mutating
+make cmd/rmtool => make.run mutating
 `
 
 // TestToolsLookTheSame checks that lines that only look have the output and the exit code of the tool itself.

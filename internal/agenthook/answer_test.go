@@ -133,6 +133,12 @@ func TestLines(t *testing.T) {
 		{"echo hi > /etc/x", bailey.Deny, "file.write"},
 		{"git status > /dev/null 2>&1", bailey.Allow, "git.status"},
 		{"cat /etc/passwd", bailey.Deny, "file.read"},
+		{"rg -e -n /etc/passwd", bailey.Deny, "file.read"},
+		{"find -- . -delete", bailey.Ask, "shell.exec"},
+		{"head sub -n /etc/passwd", bailey.Ask, "shell.exec"},
+		{"npm install x", bailey.Ask, "shell.exec"}, // outside of a cage, scripts of packages run
+		{"pip download x", bailey.Ask, "shell.exec"},
+		{"go mod download", bailey.Ask, "shell.exec"},
 		{"true && :", bailey.Allow, "file.read file.read"},
 		{"if", bailey.Ask, "shell.exec"},
 		{strings.Repeat("ls;", 17), bailey.Deny, ""},

@@ -1,6 +1,7 @@
 package agenthook
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,11 +69,14 @@ func (c Config) translateCommand(k shellparse.Command, start string) (parts []pl
 			file(path, false, "git would read it")
 		}
 	}
-	for _, m := range pack.Meanings(c.Catalog(), k.Words) {
+	if found := pack.Meanings(c.Catalog(), k.Words); len(found) > 0 {
+		m := slices.MaxFunc(found, func(a, b pack.Meaning) int {
+			return cmp.Compare(a.SideEffect.Rank(), b.SideEffect.Rank())
+		})
 		// In a cage, the tool holds only what it is lent and runs only the programs there; outside, it has all rights
 		// of the user.
 		if len(m.Wants()) > 0 || len(m.Waivers()) > 0 || m.CagedLines() {
-			continue
+			return append(parts, whole)
 		}
 		for _, in := range m.Inputs {
 			for _, path := range m.Subpaths(in) { // outside of a cage, a link there may lead anywhere
