@@ -169,7 +169,7 @@ capabilities:
 
 func TestPatternRefused(t *testing.T) {
 	s := &schema{props: map[string]*rule{}}
-	for _, text := range []string{"", "[x]", "a {-n", "a [x]", "a {-n x}", "a {n}", "a {} b", "{-n} a", "a [x] b", "a {... n}", "a {-n !}", "a {-n _!}", "a {-n x!}", "a [+ n]", "a [+ _]", "a [-- + n]", "a [... n]", "a [... _]", "a [-- ... n]"} {
+	for _, text := range []string{"", "[x]", "a {-n", "a [x]", "a {-n x}", "a {n}", "a {} b", "{-n} a", "a [x] b", "a {... n}", "a {-n !}", "a {-n x!}", "a [+ n]", "a [+ _]", "a [-- + n]", "a [... n]", "a [... _]", "a [-- ... n]"} {
 		if _, wrong := readPattern(text, s); wrong == "" {
 			t.Errorf("%q is taken", text)
 		}

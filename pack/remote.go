@@ -146,7 +146,7 @@ func (r *reader) readRemoteUse(n ast.Node, m *manifest, s *schema) {
 		!slices.Contains(in(use.Options).Items.followRef().Bailey.Allow, "url"):
 		r.AddFault(n, "remote needs options to be a list whose items allow options and addresses")
 	case !slices.Contains(m.Sandbox.Egress, "{{ input."+use.URL+" }}"):
-		r.AddFault(n, "remote fills in input.%s, which network.egress does not name", strictyaml.Clip(use.URL))
+		r.AddFault(n, "remote fills in input.%s, which is not in network.egress", strictyaml.Clip(use.URL))
 	}
 	m.Remote = use
 }

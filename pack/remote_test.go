@@ -163,8 +163,8 @@ func TestRemoteFaults(t *testing.T) {
 		{"url a string", []string{"url: url,", "url: remote,"}},
 		{"url to be a list", []string{"name: remote, ", ""}},
 		{"options to be a list", []string{"options: options", "options: urls"}},
-		{"egress does not name", append([]string{", below: url", ""}, literal...)},
-		{"inject wants below", append([]string{"options: options", "options: options"}, literal...)},
+		{"is not in network.egress", append([]string{", below: url", ""}, literal...)},
+		{"inject needs below", append([]string{"options: options", "options: options"}, literal...)},
 		{"sends a credential", []string{", below: url", ""}},
 		{"options", []string{", options: options", ""}},
 	} {

@@ -54,15 +54,15 @@ when { context.input has meta && context.input.meta.owner == "" };`)
 		{"a number as text", map[string]any{"repo": ".", "depth": "60"}, bailey.Deny, "input depth does not fit"},
 		{"a million digits", map[string]any{"repo": ".", "depth": n(strings.Repeat("9", 1<<20))}, bailey.Deny, "input depth does not fit"},
 		{"a list for text", map[string]any{"repo": ".", "ref": []any{"main"}}, bailey.Deny, "input ref does not fit"},
-		{"the name in another case", map[string]any{"repo": ".", "Ref": "main"}, bailey.Ask, "no rule can judge"},
-		{"the name in letters that look alike", map[string]any{"repo": ".", "rеf": "main"}, bailey.Ask, "no rule can judge"},
-		{"the name with a space", map[string]any{"repo": ".", "ref ": "main"}, bailey.Ask, "no rule can judge"},
-		{"a dotted name for one inside", map[string]any{"repo": ".", "meta.owner": "ada"}, bailey.Ask, "no rule can judge"},
-		{"a list of opaque names of one's own", map[string]any{"repo": ".", "_opaque": []any{}, "score": n("1.5")}, bailey.Ask, "no rule can judge"},
+		{"the name in another case", map[string]any{"repo": ".", "Ref": "main"}, bailey.Ask, "rules cannot read"},
+		{"the name in letters that look alike", map[string]any{"repo": ".", "rеf": "main"}, bailey.Ask, "rules cannot read"},
+		{"the name with a space", map[string]any{"repo": ".", "ref ": "main"}, bailey.Ask, "rules cannot read"},
+		{"a dotted name for one inside", map[string]any{"repo": ".", "meta.owner": "ada"}, bailey.Ask, "rules cannot read"},
+		{"a list of opaque names of one's own", map[string]any{"repo": ".", "_opaque": []any{}, "score": n("1.5")}, bailey.Ask, "rules cannot read"},
 		{"grants of one's own", map[string]any{"repo": ".", "ref": "main", "approvals": []any{"main-needs-human"}}, bailey.Ask, "main is released; the call has inputs"},
 		{"deep nesting where text is meant", map[string]any{"repo": ".", "ref": deep}, bailey.Deny, "input ref does not fit"},
-		{"deep nesting where anything is", map[string]any{"repo": ".", "mixed": list}, bailey.Ask, "no rule can judge"},
-		{"deep nesting inside a record", map[string]any{"repo": ".", "meta": map[string]any{"owner": "o", "inner": deep}}, bailey.Ask, "no rule can judge"},
+		{"deep nesting where anything is", map[string]any{"repo": ".", "mixed": list}, bailey.Ask, "rules cannot read"},
+		{"deep nesting inside a record", map[string]any{"repo": ".", "meta": map[string]any{"owner": "o", "inner": deep}}, bailey.Ask, "rules cannot read"},
 	} {
 		d := e.Decide(request("git.push", c.input))
 		if d.Effect != c.want || !strings.Contains(d.Reason, c.why) {

@@ -293,7 +293,7 @@ func TestStarter(t *testing.T) {
 		t.Fatal(err)
 	}
 	status := request("git.status", map[string]any{"repo": "."})
-	want(t, e.Decide(status), bailey.Allow, "only looks", "look")
+	want(t, e.Decide(status), bailey.Allow, "only reads", "look")
 	want(t, e.Decide(request("system.echo", map[string]any{"message": "hi"})), bailey.Allow, "", "look")
 	want(t, e.Decide(request("other.look", nil)), bailey.Deny, "no rule allows other.look") // not built in
 	want(t, e.Decide(push()), bailey.Deny, "no rule allows git.push")
@@ -324,10 +324,10 @@ func TestElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	status := request("git.status", map[string]any{"repo": "."})
-	want(t, e.Decide(status), bailey.Allow, "the cage holds it", "look")
+	want(t, e.Decide(status), bailey.Allow, "in a jail without network", "look")
 	for _, cage := range []string{"none", "seatbelt"} {
 		status.Cage = cage
-		want(t, e.Decide(status), bailey.Allow, "no cage", "look-without-cage")
+		want(t, e.Decide(status), bailey.Allow, "no jail", "look-without-cage")
 		for _, r := range []bailey.Request{push(), request("other.look", nil), request("disk.wipe", nil)} {
 			r.Cage = cage
 			want(t, e.Decide(r), bailey.Deny, "")

@@ -15,7 +15,7 @@ func TestQuestions(t *testing.T) {
 		"show me what changed":                      "git.diff",
 		"who wrote the last commits?":               "git.log",
 		"which branch am I on":                      "git.current-branch",
-		"create a new branch":                       "git.switch",
+		"create a new branch":                       "git.branch-create",
 		"save my changes as a commit":               "git.commit",
 		"push my branch to GitHub":                  "gh.push",
 		"are there open pull requests?":             "gh.pr-list",

@@ -55,7 +55,7 @@ func TestNobodyLooks(t *testing.T) {
 	u.write(filepath.Join(at, "roof.go"), "package pavilion\n\nfunc Tiles(rows int) int { return rows * 12 }\n")
 	d.allowed("go_test", in, "ok")
 	d.allowed("go_vet", in)
-	d.byCommand("pending", 2, "tells a registry", "go.tidy", "-i", "dir=pavilion")
+	d.byCommand("pending", 2, "a registry learns", "go.tidy", "-i", "dir=pavilion")
 	d.allowed("git_add", map[string]any{"repo": ".", "paths": []any{"pavilion"}})
 	d.allowed("git_commit", map[string]any{"repo": ".", "message": "raise a pavilion"}, "raise a pavilion")
 	if out := u.must(u.project, "git", "show", "--stat", "HEAD"); !strings.Contains(out, "pavilion/roof_test.go") {

@@ -328,7 +328,7 @@ func TestVerifyAsks(t *testing.T) {
 		{[]string{"--key", first, "--seen", old, "--seen", newest, dir}, true, "old.note)\nheld: "},
 		{[]string{"--key", first, "--seen", old, "--seen", forked, dir}, false, "no: signature: " + forked},
 		{[]string{"--key", first, "--seen", forked, "--seen", old, dir}, false, "no: signature: " + forked},
-		{[]string{"--seen", old, dir}, true, "not proved: no other source confirmed the log.s key"},
+		{[]string{"--seen", old, dir}, true, "not proved: no other source confirmed the log's key"},
 		{[]string{"--key", first, dir}, true, "ok: "},
 		{[]string{"--key", first, "--witness", witnesses[0], "--witness", witnesses[1], "--seen", newest, dir}, true, "2 witnesses"},
 		{[]string{"--key", first, "--witness", witnesses[0], "--witness", witnesses[1], "--seen", old, dir}, false, "unwitnessed: " + old + ": 1 of the 2 witnesses that were named cosigned it, and 2 are wanted"},
