@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -219,6 +220,17 @@ func (i *initRun) loadSettings(ctx context.Context, dir string) (st settings.Sta
 // planWorkspace makes the directory a workspace, unless it is inside one.
 func (i *initRun) planWorkspace(ctx context.Context) (*fileChange, error) {
 	st, err := i.loadSettings(ctx, i.dir)
+	for range 20 { // another init may have written the file, and not yet recorded that it is applied
+		if err != nil || !st.Changed {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(25 * time.Millisecond):
+		}
+		st, err = i.loadSettings(ctx, i.dir)
+	}
 	switch {
 	case err != nil:
 		return nil, err
