@@ -19,8 +19,8 @@ import (
 
 // Commands of bailey as the command table could contain them.
 var (
-	testVerbs = []string{"approve", "resume", "grants", "init", "wrap", "policy", "pack", "receipts", "redact", "gateway", "approvals", "run", "status", "kill"}
-	testOpen  = []string{"run", "status", "kill", "receipts list"}
+	testVerbs = []string{"approve", "resume", "grants", "init", "wrap", "policy", "pack", "receipts", "redact", "gateway", "approvals", "run", "status", "kill", "allow", "deny", "deny-rule"}
+	testOpen  = []string{"run", "status", "kill", "deny", "receipts list"}
 )
 
 // yard is a workspace, a home with secrets, and a gate that allows queries and edits, denies nothing by rule, and
@@ -177,12 +177,13 @@ func TestAttackOperator(t *testing.T) {
 		"find . -exec bailey approve {} \\;", "eval 'bailey approve x'", "$(echo bailey approve x)", "bailey \"approve\" x", "'bailey' approve x", "b\\ailey approve x", "nohup bailey pack trust x &",
 		"for i in x; do bailey approve $i; done", "script -c 'bailey approve x'", "ssh localhost bailey approve x", "watch bailey approve x", "go run ./cmd/bailey approve x", "true && bailey receipts forget x",
 		"bailey approvals serve", "bailey gateway stop", "bailey redact --restore", "bailey newverb",
+		"bailey allow git.push --egress github.com:443", "bailey --yes allow git.push", "sudo bailey deny-rule git.log", "sh -c 'bailey allow git.push'",
 	} {
 		if v := y.judge("Bash", "command", line); v.Effect != bailey.Deny || !strings.Contains(v.Reason, "operator") {
 			t.Errorf("%s: %s %s", line, v.Effect, v.Reason)
 		}
 	}
-	for _, line := range []string{"bailey status", "bailey run git.status -i repo=.", "bailey --version", "bailey kill", "bailey receipts list", "cat bailey", "go build ./cmd/bailey", "git commit -m 'bailey: say more'"} {
+	for _, line := range []string{"bailey status", "bailey run git.status -i repo=.", "bailey --version", "bailey kill", "bailey deny a-1", "bailey receipts list", "cat bailey", "go build ./cmd/bailey", "git commit -m 'bailey: say more'"} {
 		if v := y.judge("Bash", "command", line); v.Effect == bailey.Deny {
 			t.Errorf("%s: %s", line, v.Reason)
 		}
