@@ -88,7 +88,7 @@ func (f *findings) parseSource(s Source) []*LoadedRule {
 
 func (f *findings) buildRule(s Source, p *cedar.Policy, end int) *LoadedRule {
 	pos := p.Position()
-	r := &LoadedRule{Policy: p, AST: (*ast.Policy)(p.AST()), file: s.Name, line: pos.Line,
+	r := &LoadedRule{Policy: p, AST: (*ast.Policy)(p.AST()), file: s.Name, line: pos.Line, start: pos.Offset,
 		Text: string(s.Text[pos.Offset:end])}
 	r.Source = fmt.Sprintf("%s:%d", r.file, r.line)
 	r.collectReads()

@@ -25,11 +25,15 @@ type LoadedRule struct {
 
 	file  string
 	line  int
+	start int            // offset of Text in the file
 	looks []cedar.String // attributes of context that its conditions read, without approvals
 }
 
 // IsPermit reports whether the rule is a permit.
 func (r *LoadedRule) IsPermit() bool { return r.AST.Effect == ast.EffectPermit }
+
+// Place returns the file of the rule and the offset of its text in it.
+func (r *LoadedRule) Place() (file string, start int) { return r.file, r.start }
 
 func (r *LoadedRule) isUnscoped() bool {
 	_, all := r.AST.Action.(ast.ScopeTypeAll)

@@ -45,24 +45,24 @@ func (w Wish) Write(e *policy.Engine, files []policy.Source) ([]policy.Source, W
 	if w.Forbid && !w.Until.IsZero() {
 		return nil, Written{}, bailey.Invalid.New("a rule that denies has no end", "leave --until out")
 	}
-	files = slices.Clone(files)
 	out := Written{Rule: w.freeID(e)}
+	edits := w.dropOpposite(e, files)
 	if !w.Forbid {
 		for _, r := range e.RulesFor(w.Capability) {
 			if !r.Asks || r.BuiltIn {
 				continue
 			}
-			i := slices.IndexFunc(files, func(s policy.Source) bool { return strings.Contains(string(s.Text), r.Text) })
+			i, start := findRule(files, r)
 			if i < 0 || act.Reversibility == "irreversible" || !alwaysAsks(r) {
 				out.Asks = append(out.Asks, r.ID)
 				continue
 			}
-			exception := strings.TrimSuffix(r.Text, ";") + "\nunless { " + strings.Join(w.exceptionFor(), " && ") + " };"
-			files[i].Text = []byte(strings.Replace(string(files[i].Text), r.Text, exception, 1))
+			end := start + len(r.Text) - len(";")
+			edits = append(edits, edit{i, end, end, "\n" + w.exception(act)})
 			out.Lifted = append(out.Lifted, r.ID)
 		}
 	}
-	files = w.dropOpposite(e, files)
+	files = applyEdits(files, edits)
 	rule := w.formatRule(out.Rule, act)
 	if i := slices.IndexFunc(files, func(s policy.Source) bool { return s.Name == WishFile }); i >= 0 {
 		files[i].Text = []byte(strings.TrimLeft(string(files[i].Text)+"\n"+rule, "\n"))
@@ -72,30 +72,81 @@ func (w Wish) Write(e *policy.Engine, files []policy.Source) ([]policy.Source, W
 	return files, out, nil
 }
 
-// dropOpposite removes rules of earlier wishes that contradict this one: permits that the new forbid covers, which would
-// never apply, or the forbid of the same agents and directories, which the new permit replaces.
-func (w Wish) dropOpposite(e *policy.Engine, files []policy.Source) []policy.Source {
-	i := slices.IndexFunc(files, func(s policy.Source) bool { return s.Name == WishFile })
-	if i < 0 {
-		return files
+// edit replaces a part of a file, by its index, with a text.
+type edit struct {
+	file, start, end int
+	text             string
+}
+
+// applyEdits returns the changed files. The edits do not overlap.
+func applyEdits(files []policy.Source, edits []edit) []policy.Source {
+	files = slices.Clone(files)
+	slices.SortFunc(edits, func(a, b edit) int { return b.start - a.start }) // offsets before an edit stay valid
+	for _, c := range edits {
+		t := files[c.file].Text
+		files[c.file].Text = slices.Concat(t[:c.start], []byte(c.text), t[c.end:])
 	}
-	text := string(files[i].Text)
-	for _, r := range e.RulesFor(w.Capability) {
-		before, after, found := strings.Cut(text, r.Text)
-		if !found || r.IsPermit() != w.Forbid || !w.contradictsRule(r.Text) {
-			continue
-		}
-		if at := strings.LastIndex(before, "// bailey "); at >= 0 && strings.Count(before[at:], "\n") == 1 { // the comment above the rule
-			before = before[:at]
-		}
-		text = before + strings.TrimLeft(after, "\n")
-	}
-	files[i].Text = []byte(text)
 	return files
 }
 
-// contradictsRule reports whether a rule of an earlier wish with the opposite effect is about the same agents and directories
-// or, for a forbid, about some of them.
+// findRule returns the file of a rule, as an index, and the offset of its text. The offset decides, because the same text
+// may also be in a comment. file is -1 if the rule is not in these files.
+func findRule(files []policy.Source, r *policy.LoadedRule) (file, start int) {
+	name, start := r.Place()
+	file = slices.IndexFunc(files, func(s policy.Source) bool {
+		return s.Name == name && start <= len(s.Text) && strings.HasPrefix(string(s.Text[start:]), r.Text)
+	})
+	return file, start
+}
+
+// dropOpposite removes rules of earlier wishes that contradict this one: permits that the new forbid covers, which would
+// never apply, with their exceptions in asking rules; or the forbid of the same agents and directories, which the new
+// permit replaces. Rules that a person wrote or changed stay.
+func (w Wish) dropOpposite(e *policy.Engine, files []policy.Source) (edits []edit) {
+	var exceptions []string
+	for _, r := range e.RulesFor(w.Capability) {
+		i, start := findRule(files, r)
+		if i < 0 || files[i].Name != WishFile || r.Asks || r.IsPermit() != w.Forbid {
+			continue
+		}
+		text := string(files[i].Text)
+		above, ok := w.commentAbove(text[:start])
+		body := r.Text[strings.Index(r.Text, "\n"+effectOf(!w.Forbid)+" (")+1:]
+		if !ok || !w.contradictsRule(body) || !w.Forbid && body != (Wish{Capability: w.Capability, Forbid: true, Agent: w.Agent, Dir: w.Dir}).formatBody(policy.Action{}) {
+			continue
+		}
+		end := start + len(r.Text)
+		end += len(text[end:]) - len(strings.TrimLeft(text[end:], "\n"))
+		edits = append(edits, edit{i, above, end, ""})
+		exceptions = append(exceptions, "\n"+exceptionOf(w.Capability, body))
+	}
+	for _, r := range e.RulesFor(w.Capability) {
+		i, start := findRule(files, r)
+		if i < 0 || !r.Asks {
+			continue
+		}
+		for _, x := range exceptions {
+			if at := strings.Index(r.Text, x); at >= 0 {
+				edits = append(edits, edit{i, start + at, start + at + len(x), ""})
+			}
+		}
+	}
+	return edits
+}
+
+// commentAbove returns the offset of the line above a rule, if it is the comment of an earlier wish with the opposite effect.
+func (w Wish) commentAbove(before string) (at int, ok bool) {
+	line, ok := strings.CutSuffix(before, "\n")
+	if !ok {
+		return 0, false
+	}
+	at = strings.LastIndex(line, "\n") + 1
+	opposite := Wish{Capability: w.Capability, Forbid: !w.Forbid}.Command()
+	return at, line[at:] == "// "+opposite || strings.HasPrefix(line[at:], "// "+opposite+" ")
+}
+
+// contradictsRule reports whether the text of a rule of an earlier wish with the opposite effect is about the same agents
+// and directories or, for a forbid, about some of them.
 func (w Wish) contradictsRule(rule string) bool {
 	for _, narrowed := range []struct {
 		by   bool
@@ -112,22 +163,49 @@ func (w Wish) contradictsRule(rule string) bool {
 	return strings.Contains(rule, ", action == Action::"+cedarLiteral(string(w.Capability))+", resource)")
 }
 
+func effectOf(forbid bool) string {
+	if forbid {
+		return "forbid"
+	}
+	return "permit"
+}
+
 // ruleHead returns the effect and the scope of the rule.
 func (w Wish) ruleHead() string {
-	principal, effect := "principal", "permit"
+	principal := "principal"
 	if w.Agent != "" {
 		principal += " == Agent::" + cedarLiteral(w.Agent)
 	}
-	if w.Forbid {
-		effect = "forbid"
-	}
-	return fmt.Sprintf("%s (%s, action == Action::%s, resource)", effect, principal, cedarLiteral(string(w.Capability)))
+	return fmt.Sprintf("%s (%s, action == Action::%s, resource)", effectOf(w.Forbid), principal, cedarLiteral(string(w.Capability)))
 }
 
-// alwaysAsks reports whether an asking rule has no condition but its own grant.
+// alwaysAsks reports whether an asking rule has no condition but its own grant, and exceptions for capabilities.
 func alwaysAsks(r *policy.LoadedRule) bool {
-	return len(r.AST.Conditions) == 1 && r.AST.Conditions[0].Condition == ast.ConditionUnless &&
-		len(policy.SplitConjuncts(r.AST.Conditions[0].Body)) == 1
+	grants := 0
+	for _, c := range r.AST.Conditions {
+		parts := policy.SplitConjuncts(c.Body)
+		switch {
+		case c.Condition != ast.ConditionUnless:
+			return false
+		case namesAction(parts[0]):
+		case len(parts) == 1:
+			grants++
+		default:
+			return false
+		}
+	}
+	return grants == 1 // it does not load without its grant
+}
+
+// namesAction matches action == Action::"…", with which an exception begins.
+func namesAction(n ast.IsNode) bool {
+	eq, ok := n.(ast.NodeTypeEquals)
+	if !ok {
+		return false
+	}
+	v, ok := eq.Left.(ast.NodeTypeVariable)
+	_, lit := eq.Right.(ast.NodeValue)
+	return ok && lit && v.Name == "action"
 }
 
 // freeID returns an ID that no rule of the policy has.
@@ -154,25 +232,38 @@ func (w Wish) formatRule(id bailey.RuleID, act policy.Action) string {
 	if w.Forbid {
 		fmt.Fprintf(&b, "@reason(%s)\n", cedarLiteral(w.Reason))
 	}
-	b.WriteString(w.ruleHead())
-	conditions := w.placeAndTime()
-	if !w.Forbid {
-		switch {
-		case act.Own:
-			conditions = append(conditions, `context.cage == "agent"`)
-		case !slices.Contains(act.Waivers, "isolation"):
-			conditions = append(conditions, `!context.absent.contains("landlock")`)
-		}
-		if len(w.Egress) > 0 {
-			conditions = append(conditions, literalSet(w.Egress)+".containsAll(context.egress)")
-		}
-		if len(act.Waivers) > 0 {
-			conditions = append(conditions, literalSet(act.Waivers)+".containsAll(context.waivers)")
-		}
-	}
-	writeClauses(&b, conditions)
-	b.WriteString(";\n")
+	b.WriteString(w.formatBody(act) + "\n")
 	return b.String()
+}
+
+// formatBody returns the text of the rule without comment and annotations.
+func (w Wish) formatBody(act policy.Action) string {
+	var b bytes.Buffer
+	b.WriteString(w.ruleHead())
+	writeClauses(&b, w.conditions(act))
+	b.WriteString(";")
+	return b.String()
+}
+
+// conditions returns the conditions of the rule, each on one line.
+func (w Wish) conditions(act policy.Action) []string {
+	conditions := w.placeAndTime()
+	if w.Forbid {
+		return conditions
+	}
+	switch {
+	case act.Own:
+		conditions = append(conditions, `context.cage == "agent"`)
+	case !slices.Contains(act.Waivers, "isolation"):
+		conditions = append(conditions, `!context.absent.contains("landlock")`)
+	}
+	if len(w.Egress) > 0 {
+		conditions = append(conditions, literalSet(w.Egress)+".containsAll(context.egress)")
+	}
+	if len(act.Waivers) > 0 {
+		conditions = append(conditions, literalSet(act.Waivers)+".containsAll(context.waivers)")
+	}
+	return conditions
 }
 
 // placeAndTime returns the conditions on place and time.
@@ -191,16 +282,31 @@ func (w Wish) dirCondition() string {
 	return fmt.Sprintf("context.dir == %s || context.dir like %s", cedarLiteral(w.Dir), prefixPattern(below))
 }
 
-// exceptionFor returns the condition under which an asking rule does not ask.
-func (w Wish) exceptionFor() []string {
-	list := []string{"action == Action::" + cedarLiteral(string(w.Capability))}
-	if w.Agent != "" {
-		list = append(list, "principal == Agent::"+cedarLiteral(w.Agent))
+// exception returns the clause with which an asking rule does not ask about the calls that the permit allows.
+func (w Wish) exception(act policy.Action) string {
+	return exceptionOf(w.Capability, w.formatBody(act))
+}
+
+// exceptionOf returns the exception for the text of a permit of an earlier wish: it has the permit's conditions, and calls
+// for which that permit is not sufficient still ask, even if another rule permits them.
+func exceptionOf(id bailey.CapabilityID, permit string) string {
+	head, rest, _ := strings.Cut(strings.TrimSuffix(permit, ";"), "\n")
+	list := []string{"action == Action::" + cedarLiteral(string(id))}
+	if agent, ok := strings.CutPrefix(head, "permit (principal == "); ok {
+		agent, _, _ = strings.Cut(agent, ", action == ")
+		list = append(list, "principal == "+agent)
 	}
-	for _, c := range w.placeAndTime() {
-		list = append(list, "("+c+")")
+	for _, line := range strings.Split(rest, "\n") {
+		if c, ok := strings.CutPrefix(line, "when { "); ok {
+			list = append(list, "("+strings.TrimSuffix(c, " }")+")")
+		}
 	}
-	return list
+	for _, attribute := range []string{"context.egress", "context.waivers", "context.restores"} {
+		if !strings.Contains(rest, ".containsAll("+attribute+") }") {
+			list = append(list, attribute+".isEmpty()")
+		}
+	}
+	return "unless { " + strings.Join(list, " && ") + " }"
 }
 
 // Command returns the command that asks for the rule.
