@@ -181,6 +181,12 @@ func allowHint(w *CedarRequest) string {
 	}
 	words := "bailey allow " + string(w.act.ID)
 	for _, host := range w.egress {
+		if strings.ContainsFunc(host, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("'\"`\\$;&|<>(){}!#~?", c) }) {
+			return explainHint(w.act.ID) // a person copies the command into a shell
+		}
+		if strings.ContainsAny(host, "[]*") { // a shell would take these for a pattern
+			host = "'" + host + "'"
+		}
 		words += " --egress " + host
 	}
 	return "to allow it, an operator runs `" + words + "`; " + explainHint(w.act.ID)
