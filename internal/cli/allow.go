@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"bailey"
+	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/policy/review"
 	"bailey/internal/policyfiles"
@@ -32,7 +37,12 @@ func (p *placeFlags) addFlags(cmd *cobra.Command) {
 }
 
 // narrowWish adds the flags to a wish.
-func (p *placeFlags) narrowWish(w *review.Wish) error {
+func (p *placeFlags) narrowWish(cmd *cobra.Command, w *review.Wish) error {
+	for _, name := range []string{"agent", "until"} { // an empty variable of a script must not make the rule wider
+		if f := cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
+			return bailey.Invalid.New("--"+name+" is empty", "name a value, or leave --"+name+" out")
+		}
+	}
 	w.Agent = p.agent
 	if p.here {
 		dir, err := os.Getwd()
@@ -41,6 +51,9 @@ func (p *placeFlags) narrowWish(w *review.Wish) error {
 		}
 		if err != nil {
 			return bailey.Unavailable.Wrap(err, "cannot find the current directory", "")
+		}
+		if !utf8.ValidString(dir) {
+			return bailey.Invalid.New("the name of the current directory is not UTF-8", "rename it, or leave --here out")
 		}
 		w.Dir = dir
 	}
@@ -63,15 +76,16 @@ func (a *App) allowVerb() *cobra.Command {
 to allowed.cedar in the directory of the policy in use, or in $BAILEY_HOME/policy if the built-in policy is in use; the
 built-in rules are then written there too. To take the rule back, delete it there and run bailey policy apply.
 
-If a rule always asks a person before the capability, for example before a download, that rule gets an exception. Rules
-that ask about some inputs only, and rules about calls that cannot be undone, still ask.
+If a rule always asks a person before the capability, for example before a download, that rule gets an exception, an
+unless clause that names the capability; to take the rule back, delete the exception too. Rules that ask about some inputs
+only, and rules about calls that cannot be undone, still ask.
 
 If the hosts that the capability reaches depend on its input, name them with --egress.`,
 		Example: "  bailey allow git.commit --here\n  bailey allow npm.install --agent claude --until 2h\n  bailey allow http.get --egress docs.example.com:443",
 		Args:    OneArg("a capability"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w := review.Wish{Capability: bailey.CapabilityID(args[0]), Egress: egress}
-			if err := place.narrowWish(&w); err != nil {
+			if err := place.narrowWish(cmd, &w); err != nil {
 				return err
 			}
 			return a.addRule(cmd.Context(), "allow", w)
@@ -94,7 +108,7 @@ confirmation. The rule is added to allowed.cedar, as bailey allow describes.`,
 		Args:    OneArg("a capability"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w := review.Wish{Capability: bailey.CapabilityID(args[0]), Forbid: true, Reason: reason}
-			if err := place.narrowWish(&w); err != nil {
+			if err := place.narrowWish(cmd, &w); err != nil {
 				return err
 			}
 			return a.addRule(cmd.Context(), "deny-rule", w)
@@ -112,6 +126,14 @@ func (a *App) addRule(ctx context.Context, verb string, w review.Wish) error {
 	if err != nil {
 		return err
 	}
+	unlock, err := localapi.LockFile(c.Home.Path("allow.lock")) // until the rule is applied or taken back
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return bailey.Conflict.New("another bailey allow or deny-rule is running", "answer its question, then run this again")
+	}
+	if err != nil {
+		return bailey.Unavailable.Wrap(err, "cannot lock the policy's files", "")
+	}
+	defer unlock()
 	added, err := apitype.AddRule.Ask(ctx, c, w)
 	if err != nil {
 		return err
@@ -128,10 +150,10 @@ func (a *App) addRule(ctx context.Context, verb string, w review.Wish) error {
 		return errors.Join(err, undo())
 	}
 	for _, id := range added.Lifted {
-		a.Explain(fmt.Sprintf("rule %s no longer asks about these calls\n", terminal.Shown(string(id))))
+		a.Explain(fmt.Sprintf("rule %s will no longer ask about these calls\n", terminal.Shown(string(id))))
 	}
 	for _, id := range added.Asks {
-		a.Explain(fmt.Sprintf("rule %s can still ask a person: bailey policy explain %s\n", terminal.Shown(string(id)), w.Capability))
+		a.Explain(fmt.Sprintf("rule %s will still ask a person about some of these calls: bailey policy explain %s\n", terminal.Shown(string(id)), w.Capability))
 	}
 	if err := a.applyPolicy(ctx, []string{dir}, false, ""); err != nil {
 		return errors.Join(err, undo())
@@ -156,32 +178,53 @@ func checkPolicyDir(dir, digest string) error {
 	return bailey.Conflict.New(dir+" differs from the policy in use", "run bailey policy apply to apply or see the difference first")
 }
 
-// replacePolicyFiles writes files into a directory. undo restores the files as they were.
+// replacePolicyFiles writes files into a directory, the file of the new rule last: after a crash there is no rule without
+// the policy that it was added to. undo restores the files as they were, except those that were changed meanwhile.
 func replacePolicyFiles(dir string, files []apitype.KeptFile) (undo func() error, err error) {
 	var undos []func() error
 	undo = func() (err error) {
-		for _, f := range undos {
+		for _, f := range slices.Backward(undos) {
 			err = errors.Join(err, f())
 		}
 		return err
 	}
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		undos = append(undos, func() error { os.Remove(dir); return nil }) // fails if it has other files
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return undo, bailey.Unavailable.Wrap(err, "cannot create the policy's directory", "")
 	}
+	files = slices.Clone(files)
+	if i := slices.IndexFunc(files, func(f apitype.KeptFile) bool { return f.Name == review.WishFile }); i >= 0 {
+		last := files[i]
+		files = append(slices.Delete(files, i, i+1), last)
+	}
 	for _, f := range files {
-		path := filepath.Join(dir, f.Name)
+		path, perm := filepath.Join(dir, f.Name), fs.FileMode(0o600)
 		old, err := safefile.Read(path, 4<<20)
-		switch {
-		case err != nil:
+		if err != nil {
 			return undo, bailey.Unavailable.Wrap(err, "cannot read "+path, "")
-		case old == nil:
-			undos = append(undos, func() error { return os.Remove(path) })
-		case string(old) == f.Text:
-			continue
-		default:
-			undos = append(undos, func() error { return safefile.Put(dir, f.Name, old, 0o600, nil) })
 		}
-		if err := safefile.Put(dir, f.Name, []byte(f.Text), 0o600, nil); err != nil {
+		if old != nil && string(old) == f.Text {
+			continue
+		}
+		if info, err := os.Lstat(path); err == nil {
+			perm = info.Mode().Perm()
+		}
+		undos = append(undos, func() error {
+			now, err := safefile.Read(path, 4<<20)
+			switch {
+			case err == nil && string(now) != f.Text:
+				return bailey.Conflict.New(path+" was changed meanwhile and stays as it is", "run bailey policy apply to see the difference")
+			case err == nil && old == nil:
+				return os.Remove(path)
+			case err == nil:
+				return safefile.Put(dir, f.Name, old, perm, nil)
+			}
+			return err
+		})
+		if err := safefile.Put(dir, f.Name, []byte(f.Text), perm, nil); err != nil {
+			undos = undos[:len(undos)-1]
 			return undo, err
 		}
 	}

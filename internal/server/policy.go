@@ -503,16 +503,34 @@ func (s *Server) addRule(_ context.Context, w review.Wish, _ gateway.Caller) (ou
 	if err != nil {
 		return out, err
 	}
-	if reaches := m.Reaches(); !w.Forbid && len(w.Egress) == 0 && len(reaches) > 0 {
+	reaches := m.Reaches()
+	if !w.Forbid && len(w.Egress) == 0 && len(reaches) > 0 {
 		if slices.ContainsFunc(reaches, func(h string) bool { return strings.Contains(h, "{{") }) {
 			return out, bailey.Invalid.Errorf(fmt.Sprintf("name them, for example: bailey allow %s --egress example.com:443", w.Capability),
 				"the hosts that %s reaches depend on its input", w.Capability)
 		}
 		w.Egress = reaches
 	}
+	for i, h := range w.Egress {
+		if slices.Contains(reaches, h) {
+			continue
+		}
+		e, err := bailey.ParseEndpoint(h)
+		if err != nil {
+			return out, err
+		}
+		if strings.HasPrefix(e.Host, "*") {
+			return out, bailey.Invalid.New("--egress "+terminal.Shown(h)+" has a star, and a rule compares whole names", "name each host")
+		}
+		w.Egress[i] = e.String()
+	}
 	now := s.Rules.now.Load()
 	if now.Fault != nil {
 		return out, now.Fault
+	}
+	if len(s.policySigners()) > 0 {
+		return out, bailey.Denied.New(settings.FileName+" names policySigners, so one command cannot add a rule",
+			"add the rule to the policy's files, sign them, and run bailey policy apply DIR --signature FILE")
 	}
 	files := now.Files
 	if files.Rules, out.Written, err = w.Write(now.Engine, files.Rules); err != nil {
