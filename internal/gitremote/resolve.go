@@ -131,7 +131,8 @@ func (c *Config) Resolve(name string, p Purpose) (Remote, error) {
 		}
 	}
 	urls := c.valuesOf("remote", name, "url")
-	if pushes := c.valuesOf("remote", name, "pushurl"); p == Push && len(pushes) > 0 {
+	// Without a url, git would also read .git/remotes, which can name what is pushed.
+	if pushes := c.valuesOf("remote", name, "pushurl"); p == Push && len(urls) > 0 && len(pushes) > 0 {
 		urls = pushes
 	}
 	switch len(urls) {
@@ -184,7 +185,7 @@ func refusedKey(e Entry, why string) error {
 
 // Keys that are known to be harmless in their sections. Every other key of these sections is refused.
 var (
-	remoteKeys = []string{"url", "pushurl", "fetch", "tagopt", "prune", "prunetags", "skipdefaultupdate", "skipfetchall",
+	remoteKeys = []string{"url", "pushurl", "fetch", "tagopt", "prune", "skipdefaultupdate", "skipfetchall",
 		"gh-resolved", "followremotehead"}
 	httpKeys = []string{"postbuffer", "lowspeedlimit", "lowspeedtime", "version", "maxrequests", "minsessions", "noepsv"}
 	extKeys  = []string{"objectformat", "noop", "preciousobjects", "compatobjectformat", "refstorage"}
@@ -206,7 +207,7 @@ func refusalReason(e Entry, name string, p Purpose) string {
 			return "changes how a server is reached"
 		}
 	case "remotes":
-		if strings.EqualFold(e.Key, name) {
+		if strings.EqualFold(strings.TrimPrefix(e.Name(), "remotes."), name) {
 			return "makes this name a group of remotes"
 		}
 	case "extensions":

@@ -71,6 +71,7 @@ func TestRefusals(t *testing.T) {
 		"[http \"https://github.com\"]\n\textraHeader = X: y\n":             "extraheader",
 		"[credential \"https://github.com\"]\n\thelper = !x\n":              "credential.https://github.com.helper",
 		"[remotes]\n\tOrigin = evil\n":                                      "remotes.origin",
+		origin("pruneTags = true"):                                          "remote.origin.prunetags",
 		"[extensions]\n\tworktreeConfig = true\n":                           "worktreeconfig",
 		"[extensions]\n\tpartialClone = origin\n":                           "partialclone",
 		"[extensions]\n\trefStorage = reftable\n":                           "refstorage",
@@ -107,6 +108,17 @@ func TestRefusals(t *testing.T) {
 		if _, err := parsed(t, plain+more).Resolve("origin", Push); err != nil {
 			t.Errorf("%q: %v", more, err)
 		}
+	}
+	for text, want := range map[string]string{
+		"[remote \"origin\"]\n\tpushurl = https://github.com/a/b\n": "no remote origin", // git reads .git/remotes too
+	} {
+		if _, err := parsed(t, text).Resolve("origin", Push); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	group := "[remote \"my.origin\"]\n\turl = https://github.com/a/b\n[remotes \"my\"]\n\torigin = a b\n"
+	if _, err := parsed(t, group).Resolve("my.origin", Fetch); err == nil || !strings.Contains(err.Error(), "remotes.my.origin") {
+		t.Errorf("a group with a dot: %v", err)
 	}
 	for name, want := range map[string]string{"nothing": "no remote nothing", "ext::x": "no name", "-x": "no name", "": "no name", "a..b": "no name", "theirs": "uploadpack"} {
 		if _, err := parsed(t, plain).Resolve(name, Fetch); err == nil || !strings.Contains(err.Error(), want) {
