@@ -84,6 +84,9 @@ func TestRemoteClasses(t *testing.T) {
 		"git push origin :a": pack.Destructive, "git push --prune origin": pack.Destructive, "git push --mirror": pack.Destructive,
 		"git push --tags --force": pack.Destructive, "git push --force-if-includes --force-with-lease": pack.Destructive,
 		"git fetch": pack.Mutating, "git fetch origin --tags": pack.Mutating, "git fetch --all": pack.Mutating,
+		"git fetch -p origin main:topic": pack.Mutating, "git fetch origin refs/tags/v1:refs/tags/v1": pack.Mutating,
+		"git fetch origin refs/heads/*:refs/remotes/origin/*": pack.Mutating,
+		"git switch -C topic origin/main":                     pack.Destructive, "git checkout -B topic": pack.Destructive,
 		"git pull --ff-only": pack.Mutating, "git pull --no-rebase -X theirs origin main": pack.Mutating,
 		"git ls-remote origin": pack.ReadOnly, "git remote show origin": pack.ReadOnly, "git remote prune origin": pack.Mutating,
 		"git remote update": pack.Mutating, "git remote remove x": pack.Destructive, "git remote add x https://git.example.org/x": pack.Mutating,
@@ -101,6 +104,8 @@ func TestRemoteClasses(t *testing.T) {
 	for _, line := range []string{
 		"git push --receive-pack=x", "git push --exec=x origin", "git push --signed", "git push --recurse-submodules=on-demand",
 		"git push --repo=/x", "git fetch --upload-pack x origin", "git fetch -f origin main", "git fetch origin +a:b",
+		"git fetch -p origin refs/heads/*:refs/heads/*", "git fetch origin refs/tags/*:refs/tags/*", "git fetch -p origin main:refs/heads/topic",
+		"git fetch origin heads/*:mine/*", "git fetch origin a:refs/tags/a", "git config fetch.pruneTags true",
 		"git fetch --recurse-submodules", "git fetch --server-option=x", "git fetch --multiple a b", "git fetch --stdin",
 		"git pull -s evil", "git pull --rebase=i", "git pull -e", "git pull -S", "git pull origin a:b", "git pull --all",
 		"git -c core.sshCommand=x pull", "git ls-remote --upload-pack=x origin", "git ls-remote -o x origin", "git ls-remote --server-option=x origin",
