@@ -145,7 +145,7 @@ docker port cart
 docker port cart 80/tcp
 docker diff cart
 docker search --limit 3 cart
-docker events --since 2h --until 1h
+docker events --since 2026-01-01T00:00:00Z --until 2026-01-01T01:00:00Z
 docker network ls -q
 docker network inspect shop
 docker volume ls

@@ -255,7 +255,7 @@ func (w Wish) conditions(act policy.Action) []string {
 	case act.Own:
 		conditions = append(conditions, `context.cage == "agent"`)
 	case !slices.Contains(act.Waivers, "isolation"):
-		conditions = append(conditions, `!context.absent.contains("landlock")`)
+		conditions = append(conditions, `context.cage != "none" && !context.absent.contains("landlock")`)
 	}
 	if len(w.Egress) > 0 {
 		conditions = append(conditions, literalSet(w.Egress)+".containsAll(context.egress)")
