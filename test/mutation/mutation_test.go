@@ -21,7 +21,7 @@ var mutations = []struct {
 	{"the intent is written before anything else", "internal/gate/gate.go",
 		"	if err != nil {\n		return c.unrecordedResult(err)\n	}", "	if err != nil {\n		seal = func(bailey.Outcome) error { return nil }\n	}", "./internal/gate"},
 	{"a remote that has another address now stops the call", "internal/gate/places.go",
-		"	if err == nil && plainJSON(now) == plainJSON(c.input) {", "	if _ = now; err == nil {", "./internal/gate"},
+		"	if err == nil && plainJSON(now) == plainJSON(c.input) {", "	if _, _ = now, err; true {", "./internal/gate"},
 	{"the address of a remote is known before policy decides", "internal/gate/course.go",
 		"	if c.input, err = c.resolveRemote(c.input); err != nil {", "	if _, err = c.resolveRemote(c.input); err != nil {", "./internal/gate"},
 	{"a caller cannot state the address of a remote", "pack/remote.go",
