@@ -65,6 +65,18 @@ aws.access aws sts get-session-token
 aws.destroy aws cloudformation deploy --template-file stack.yaml --stack-name s
 aws.destroy aws route53 change-resource-record-sets --hosted-zone-id Z --change-batch file://changes.json
 aws.destroy aws s3 rb s3://bucket --force
+aws.destroy aws timestream-query query --query-string "UNLOAD (SELECT 1) TO 's3://bucket/x'"
+aws.destroy aws fis start-experiment --experiment-template-id x
+aws.destroy aws ds restore-from-snapshot --snapshot-id s
+aws.destroy aws dlm create-lifecycle-policy --description x
+aws.destroy aws imagebuilder update-lifecycle-policy --lifecycle-policy-arn a
+aws.destroy aws transfer start-remote-delete --connector-id c --delete-path /x
+aws.change aws stepfunctions get-activity-task --activity-arn a
+aws.change aws sagemaker create-studio-lifecycle-config --studio-lifecycle-config-name n
+aws.change aws autoscaling complete-lifecycle-action --lifecycle-hook-name h
+aws.read aws dynamodb query --table-name t
+aws.read-secret aws configure export-credentials
+- aws emr get --cluster-id j --key-pair-file k --src /a --dest b
 aws.destroy aws logs put-retention-policy --log-group-name g --retention-in-days 1
 aws.destroy aws s3api put-bucket-lifecycle-configuration --bucket b --lifecycle-configuration file://l.json
 aws.save aws s3api get-object --bucket b --key k out.json
@@ -144,6 +156,8 @@ gcloud.version gcloud info
 - gcloud deploy deploy-policies delete x
 - gcloud kms keys versions get-public-key 1 --key k --keyring r --location l --output-file x
 - gcloud storage buckets update gs://bucket --lifecycle-file=l.json
+- gcloud storage buckets update gs://bucket --lifecycle-fil=l.json
+- gcloud kms keys versions get-public-key 1 --key k --keyring r --location l --outpu x
 - gcloud builds submit /etc
 - gcloud builds submit ../other
 - gcloud compute ssh web
@@ -160,16 +174,25 @@ az.read-secret az keyvault secret show --vault-name v -n s
 az.read-secret az webapp config appsettings list -g rg -n x
 az.read-secret az storage account keys list -n acme
 az.read-secret az account get-access-token
+az.read-secret az iot hub policy list --hub-name h
+az.read-secret az iot dps policy show --dps-name d -n p
 az.check-file az deployment group what-if -g rg -f main.json
 az.change az network vnet subnet create -g rg --vnet-name v -n s --address-prefixes 10.0.0.0/24 10.0.1.0/24
 az.change az deployment group create -g rg -f main.json -p @prod.json
 az.change az acr build -t x:1 -r registry .
 az.change az aks get-credentials -g rg -n c
 az.change az vm run-command invoke -g rg -n web --command-id RunShellScript --scripts uptime
+az.change az aks check-acr -n c -g rg --acr r
+az.change az acr check-health -n r -y
+az.change az network vnet peering sync -g rg -n p --vnet-name v
 az.access az ad sp create-for-rbac -n x
 az.access az keyvault set-policy -n v --object-id x --secret-permissions get
 az.destroy az vm delete -g rg -n web --yes
 az.destroy az group delete -n x --yes --no-wait
+az.destroy az storage blob sync -c c -s src --account-name acme
+az.destroy az storage account management-policy create --account-name acme -g rg --policy @p.json
+az.destroy az sql db replica set-primary -n d -g rg -s s --allow-data-loss
+az.destroy az vm generalize -g rg -n web
 az.destroy az webapp deployment slot swap -g rg -n x -s staging
 az.settings az account set -s 'Acme Prod'
 az.save az storage blob download --account-name acme -c c -n n -f out --auth-mode login
@@ -178,6 +201,13 @@ az.version az version
 az.about az --version
 - az deployment group create -g rg -f main.json --mode Complete
 - az deployment group create -g rg -f main.json --mode=complete
+- az deployment group create -g rg -f main.json --mod=Complete
+- az stack group create -n s -g rg -f main.json --action-on-unmanage deleteAll
+- az stack group create -n s -g rg -f main.json --action-on-unmanage=deleteResources
+- az appconfig kv import -n a --strict -s file --path x.json --format json
+- az appconfig kv list -n a --resolve-keyvault
+- az containerapp show -n a -g rg --show-secrets
+- az ml connection show -n c --populate-secrets
 - az deployment group create -g rg -f main.json -p @/etc/passwd
 - az deployment group create -g rg -f main.json -p @../x.json
 - az vm list --ids @ids.txt
