@@ -124,6 +124,20 @@ docker.compose-up mutating docker compose -p shop --profile dev up -d --build --
 docker.compose-up mutating docker compose up
 docker.compose-up-remove destructive docker compose up -d --remove-orphans cart
 docker.compose-up-remove destructive docker compose up -V
+docker.compose-up-remove destructive docker compose up -d --scale cart=0
+docker.search readOnly docker search shop/cart
+docker.search readOnly docker search docker.io/shop/cart
+docker.search readOnly docker search node.js
+- - docker search shop.example/cart
+- - docker search localhost/cart
+podman.search readOnly podman search --limit 3 quay.io/shop/cart
+podman.search readOnly podman search cart
+- - podman search shop.example/cart
+- - podman search shop.example:5000/cart
+podman.run mutating podman run --rm -e MODE=a*b -e HOME cart
+- - podman run --rm -e '*' cart
+- - podman run --rm --env 'SHOP*' cart
+- - podman exec -e '*' cart env
 docker.compose-down destructive docker compose down
 docker.compose-down destructive docker compose -f a.yml -f b/c.yml down --volumes --rmi local
 docker.compose-logs readOnly docker compose logs --no-color --tail 30 -f cart till
@@ -212,6 +226,10 @@ systemctl.daemon-reload mutating systemctl daemon-reload
 systemctl.kill mutating systemctl kill --signal=HUP cart
 - - systemctl start reboot.target
 - - systemctl start poweroff.target cart
+- - systemctl kill --signal=RTMIN+4 init.scope
+- - systemctl stop system.slice
+- - systemctl stop user@1000
+- - systemctl stop user@1000.service
 - - systemctl restart systemd-halt.service
 - - systemctl start systemd-kexec
 - - systemctl stop '*'
