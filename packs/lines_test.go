@@ -207,6 +207,10 @@ curl -H @/etc/passwd https://example.com/ => none
 curl -H 'Host: evil.example.com' https://example.com/ => none
 curl -w '%output{/tmp/x}a' https://example.com/ => none
 curl -w @x https://example.com/ => none
+curl -H 'X-HTTP-Method-Override: DELETE' https://example.com/ => none
+curl -H 'X-Method-Override: PUT' https://example.com/ => none
+curl -b @a=b https://example.com/ => none
+curl -b a=@b https://example.com/ => curl.get readOnly
 curl -b jar.txt https://example.com/ => none
 curl -c jar.txt https://example.com/ => none
 curl -D headers.txt https://example.com/ => curl.download mutating
@@ -236,6 +240,8 @@ jq --arg a 1 --argjson b 2 '.x == $a' x.json => jq.file readOnly
 jq --slurpfile a b.json . x.json => jq.file readOnly
 jq --indent 2 .env x.json => jq.file readOnly
 jq -f a.jq x.json => jq.program readOnly
+jq -n '$ENV.HOME' => none
+jq -n '$ ENV.HOME' => none
 jq --rawfile a /etc/passwd -n '$a' => none
 jq --slurpfile a ../b.json . => none
 jq . /etc/passwd => none
