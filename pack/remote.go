@@ -196,7 +196,8 @@ func (m *Capability) isPush() bool {
 // RequiredWants returns the credentials that every call needs.
 func (m *Capability) RequiredWants() []bailey.Want { return m.WantsFor(nil) }
 
-// pathsAt returns host:port/path of the addresses that are at one of the places.
+// pathsAt returns host:port/path of the addresses that are at one of the places. A path of one name is left out: it is an
+// owner, and the credential would be lent for all repositories below it.
 func pathsAt(v any, places []string) (paths []string) {
 	list, many := v.([]any)
 	if !many {
@@ -205,7 +206,7 @@ func pathsAt(v any, places []string) (paths []string) {
 	for _, item := range list {
 		text, _ := item.(string)
 		u, err := url.Parse(text)
-		if err != nil || u.Scheme != "https" || len(u.Path) < 2 {
+		if err != nil || u.Scheme != "https" || !strings.Contains(strings.Trim(u.Path, "/"), "/") {
 			continue
 		}
 		at, err := egressEntry{}.endpointOf(text)

@@ -129,7 +129,8 @@ func TestWantsBelow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for url, want := range map[string]string{
-		"https://github.com/a/b.git": "github.com:443/a/b.git", "https://gitlab.com:443/x/": "gitlab.com:443/x",
+		"https://github.com/a/b.git": "github.com:443/a/b.git", "https://gitlab.com:443/x/y/": "gitlab.com:443/x/y",
+		"https://github.com/a": "", "https://github.com/a/": "", "https://github.com//a": "", // an owner
 		"https://github.com/": "", "https://github.com:8443/a": "", "https://github.com.evil.example/a": "",
 		"https://git.example.org/a": "", "http://github.com/a": "",
 	} {
@@ -145,7 +146,7 @@ func TestWantsBelow(t *testing.T) {
 			t.Errorf("%s: %+v, %+v", url, wants, j)
 		}
 	}
-	if len(m.RequiredWants()) > 0 || len(m.Wants()) != 1 || len(m.WithoutBroker().WantsFor(map[string]any{"url": "https://github.com/a"})) != 1 {
+	if len(m.RequiredWants()) > 0 || len(m.Wants()) != 1 || len(m.WithoutBroker().WantsFor(map[string]any{"url": "https://github.com/a/b"})) != 1 {
 		t.Error("a push needs its credential, and only then")
 	}
 }

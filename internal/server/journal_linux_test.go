@@ -12,9 +12,7 @@ import (
 // TestJournalInACage checks that journalctl runs in its cage and says what it says outside of one.
 func TestJournalInACage(t *testing.T) {
 	ktest.Long(t)
-	if ktest.Has("journalctl") != nil {
-		t.Skip("there is no journalctl")
-	}
+	ktest.Require(t, "journalctl")
 	o := officeOf(t, packs.FS)
 	o.open = true
 	version, err := exec.CommandContext(t.Context(), "journalctl", "--version").Output()
