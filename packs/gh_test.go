@@ -225,7 +225,7 @@ func (c checkoutAt) PullRequest() (string, error) {
 // Nothing is reached: gh reports the request that fails.
 func TestGitHubAsksTheSame(t *testing.T) {
 	ktest.Long(t)
-	ktest.Require(t, "git", "gh")
+	ktest.Require(t, "git", "gh", "account") // gh asks ssh, which refuses a user without an account
 	dir, home := filepath.Join(t.TempDir(), "repo"), t.TempDir()
 	base := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
 	git := func(args ...string) {

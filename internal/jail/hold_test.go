@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -177,29 +178,35 @@ func TestAttackMemoryOfAllCalls(t *testing.T) {
 		if err := verifySettings(s.dir, s.limitSettings(s.all)); err != nil {
 			t.Fatal(err)
 		}
-		s.all.memory = 700 << 20
+		s.all.memory = 550 << 20
 		if err := writeSettings(s.dir, s.limitSettings(s.all)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	exits := make(chan bailey.Exit, 2)
-	for range 2 {
-		r, err := j.Plan(ctx, bailey.Job{Command: probe, Args: []string{"hoard", "400", "own"}, Timeout: time.Minute})
+	defer cancel()
+	start := func(mebibytes string, stdout io.Writer) <-chan bailey.Exit {
+		exits := make(chan bailey.Exit, 1)
+		r, err := j.Plan(ctx, bailey.Job{Command: probe, Args: []string{"hoard", mebibytes, "own"}, Timeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
 		go func() {
-			exit, _ := r.Start(ctx, bailey.Lent{}, bailey.Streams{})
+			exit, _ := r.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: stdout})
 			r.Close()
 			exits <- exit
 		}()
+		return exits
 	}
-	first := <-exits
+	full, says := io.Pipe()
+	small := start("250", says)
+	if _, err := full.Read(make([]byte, 8)); err != nil { // it needs no more memory: the kernel has no cause to end it
+		t.Fatal(err)
+	}
+	large := <-start("400", nil)
 	cancel()
-	second := <-exits
-	if !strings.Contains(first.Over, "memory") || second.Over != "" {
-		t.Errorf("the first to end: %+v; the other: %+v", first, second)
+	if other := <-small; !strings.Contains(large.Over, "memory") || other.Over != "" {
+		t.Errorf("the larger: %+v; the other: %+v", large, other)
 	}
 }
 
@@ -210,7 +217,9 @@ func TestAttackOutOfMemory(t *testing.T) {
 		if r := ask(t, j, bailey.Job{NeedsProc: true}, "show", "/proc/self/oom_score_adj").must(t); r.first() != firstToGo {
 			t.Errorf("the tool's is %q", r.out)
 		}
+		j.holder.mu.Lock()
 		j.holder.spares = true // as if /proc could not be written
+		j.holder.mu.Unlock()
 		p, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"exit", "0"}})
 		if err != nil {
 			t.Fatal(err)
