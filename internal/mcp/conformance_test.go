@@ -2,10 +2,14 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -45,8 +49,9 @@ func TestConformance(t *testing.T) {
 	url := serveFixtures(t)
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), "conformance", "server", "--url", url, "--requirements", revision)
-			cmd.Dir = t.TempDir()
+			results := t.TempDir()
+			cmd := exec.CommandContext(t.Context(), "conformance", "server", "--url", url, "--requirements", revision, "--output-dir", results)
+			cmd.Dir = results
 			out, err := cmd.CombinedOutput()
 			passed, tasks := map[string]bool{}, 0 // a scenario may occur twice, also in a summary
 			for _, m := range scenario.FindAllStringSubmatch(string(out), -1) {
@@ -64,6 +69,33 @@ func TestConformance(t *testing.T) {
 				t.Errorf("%v: %d scenarios passed, %d of tasks\n%s", err, len(passed), tasks, out[max(0, len(out)-4000):])
 			}
 			t.Logf("%d scenarios passed, %d of tasks", len(passed), tasks)
+			if t.Failed() {
+				t.Log(failedChecks(t, results))
+			}
 		})
 	}
+}
+
+// failedChecks returns the suite's records of failed checks.
+func failedChecks(t *testing.T, dir string) (failed string) {
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Base(path) != "checks.json" {
+			return err
+		}
+		var checks []struct{ ID, Status, ErrorMessage string }
+		data, err := os.ReadFile(path)
+		if err == nil {
+			err = json.Unmarshal(data, &checks)
+		}
+		for _, c := range checks {
+			if c.Status == "FAILURE" {
+				failed += c.ID + ": " + c.ErrorMessage + "\n"
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return failed
 }
