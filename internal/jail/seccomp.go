@@ -21,6 +21,9 @@ type profile struct {
 	// session. raise and abort of the C library use tgkill: raise returns EPERM, and abort ends by a machine trap
 	// instead, as SIGSEGV. A shell cannot end its jobs.
 	NoSignals bool
+	// Host is for commands that read the state of a host: netlink sockets of routes and of sockets, and with Inet also
+	// ICMP echo. The kernel requires CAP_NET_ADMIN for each message that changes something.
+	Host bool
 }
 
 // An architecture is a table of system calls, as seccomp identifies it (linux/audit.h).

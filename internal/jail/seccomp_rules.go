@@ -168,10 +168,11 @@ func selfOnlyRules() []rule {
 
 // For sockets (linux/socket.h, net.h, in.h). The upper bits of a type are flags.
 const (
-	afUnix, afInet, afInet6   = 1, 2, 10
-	stream, datagram, packets = 1, 2, 5
-	typeBits                  = 0xf
-	tcp, udp                  = 6, 17
+	afUnix, afInet, afInet6, afNetlink = 1, 2, 10, 16
+	stream, datagram, raw, packets     = 1, 2, 3, 5
+	typeBits                           = 0xf
+	icmp, tcp, udp, icmp6              = 1, 6, 17, 58
+	netlinkRoute, netlinkSocketDiag    = 0, 4 // linux/netlink.h
 )
 
 func socketType(of ...uint32) match { return match{1, typeBits, of, false} }
@@ -186,6 +187,12 @@ func (p profile) socketClauses() (when []clause) {
 	}
 	if p.Unix {
 		when = append(when, clause{argEquals(0, afUnix), socketType(stream, datagram, packets)})
+	}
+	if p.Host {
+		when = append(when, clause{argEquals(0, afNetlink), socketType(datagram, raw), argEquals(2, netlinkRoute, netlinkSocketDiag)})
+	}
+	if p.Host && p.Inet {
+		when = append(when, clause{argEquals(0, afInet, afInet6), socketType(datagram), argEquals(2, icmp, icmp6)})
 	}
 	return when
 }

@@ -24,7 +24,8 @@ func profiles() (all []profile) {
 	for i := range 32 {
 		all = append(all, profileOf(uint8(i)))
 	}
-	return all
+	return append(all, profile{Shared: true, Host: true}, profile{Shared: true, NoSignals: true, Host: true, Inet: true},
+		profile{Shared: true, Unix: true, Host: true}, profile{Host: true, Inet: true})
 }
 
 func profileOf(bits uint8) profile {
@@ -33,9 +34,9 @@ func profileOf(bits uint8) profile {
 
 func (p profile) String() string {
 	var words []string
-	for i, on := range []bool{p.Inet, p.Unix, p.Shared, p.NoSignals, p.Watches} {
+	for i, on := range []bool{p.Inet, p.Unix, p.Shared, p.NoSignals, p.Watches, p.Host} {
 		if on {
-			words = append(words, []string{"inet", "unix", "shared", "no-signals", "watches"}[i])
+			words = append(words, []string{"inet", "unix", "shared", "no-signals", "watches", "host"}[i])
 		}
 	}
 	return "{" + strings.Join(words, " ") + "}"
@@ -157,7 +158,10 @@ func (p profile) mayOpen(family, kind, protocol uint32) bool {
 	case 1:
 		return p.Unix && (kind == 1 || kind == 2 || kind == 5)
 	case 2, 10:
-		return p.Inet && (kind == 1 && (protocol == 0 || protocol == 6) || kind == 2 && (protocol == 0 || protocol == 17))
+		return p.Inet && (kind == 1 && (protocol == 0 || protocol == 6) || kind == 2 && (protocol == 0 || protocol == 17) ||
+			p.Host && kind == 2 && (protocol == 1 || protocol == 58))
+	case 16:
+		return p.Host && (kind == 2 || kind == 3) && (protocol == 0 || protocol == 4)
 	}
 	return false
 }
@@ -227,7 +231,7 @@ func TestProgramsKeepTheRule(t *testing.T) {
 						check(data{nr: n, arch: a.audit, args: [6]uint64{y, x}})
 					}
 					for _, y := range few {
-						for _, z := range []uint64{0, 6, 17, 1, 132, 136, 255, 262, 6 | 1<<32, 26, 50, 51, 52} {
+						for _, z := range []uint64{0, 6, 17, 1, 4, 12, 58, 132, 136, 255, 262, 6 | 1<<32, 26, 50, 51, 52} {
 							check(data{nr: n, arch: a.audit, args: [6]uint64{x, y, z}})
 						}
 					}

@@ -5,6 +5,12 @@ import (
 	"unsafe"
 )
 
+// ApplyRestriction carries out a step that restricts this thread, which must be locked to its goroutine.
+func ApplyRestriction(s Step) syscall.Errno {
+	_, errno := applyRestriction(s)
+	return errno
+}
+
 // applyRestriction carries out the steps that restrict this thread, and the start of the tool.
 func applyRestriction(s Step) (tool int, errno syscall.Errno) {
 	switch s.Op {
