@@ -139,7 +139,7 @@ func (a *App) Root() *cobra.Command {
 		a.policyVerb(), a.budgetVerb(), a.killVerb(), a.resumeVerb(), a.agentVerb(), a.tokensVerb(),
 		a.allowVerb(), a.denyRuleVerb(), a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.tuiVerb(), a.judgeVerb(),
 		a.shimVerb(),
-		a.benchVerb(), a.initVerb(), a.packVerb(), a.profileVerb(), a.redactVerb(), a.hooksVerb(), a.sourceVerb(), a.statusVerb(), a.metricsVerb(), a.manVerb())
+		a.benchVerb(), a.initVerb(), a.packVerb(), a.profileVerb(), a.redactVerb(), a.hooksVerb(), a.sourceVerb(), a.sshCAVerb(), a.statusVerb(), a.metricsVerb(), a.manVerb())
 	a.Local.Add(a, root)
 	groupCommands(root)
 	Groups(root)
@@ -150,7 +150,7 @@ func (a *App) Root() *cobra.Command {
 // commandGroups is the order of the commands in the help: twelve for every day, then the others by subject.
 var commandGroups = []struct{ title, commands string }{
 	{"Everyday commands:", "init doctor status run capabilities wrap approvals approve deny receipts kill resume"},
-	{"Rules and packs:", "allow deny-rule policy pack profile hooks shim source"},
+	{"Rules and packs:", "allow deny-rule policy pack profile hooks shim source ssh-ca"},
 	{"Agents and their interfaces:", "agent token session serve judge tools"},
 	{"People:", "grants notify tui"},
 	{"Records and secrets:", "audit budget metrics redact"},
