@@ -137,26 +137,35 @@ func (a *App) sshCARotateVerb(path *string) *cobra.Command {
 --force it is done at once, for example if an attacker may have the old key. Then give each host the keys of export.`},
 		func(cmd *cobra.Command, s *sshca.KeyStore) (sshca.Status, error) {
 			if force {
-				if err := a.Confirm(cmd.Context(), "End certificates of the old key before they expire?"); err != nil {
+				if err := a.confirmRotation(cmd, "End certificates of the old key before they expire?"); err != nil {
 					return sshca.Status{}, err
 				}
 			}
 			return s.EndRotation(force)
 		})
 	end.Flags().BoolVar(&force, "force", false, "also while certificates of the old key are valid")
+	a.OperatorVerb(end)
 	return GroupVerb("rotate", "Replace the key in three steps: begin, switch, end", "",
 		a.storeVerb(path, &cobra.Command{Use: "begin", Short: "Create the next key, which is trusted but does not sign yet"},
 			func(_ *cobra.Command, s *sshca.KeyStore) (sshca.Status, error) { return s.BeginRotation() }),
-		a.storeVerb(path, &cobra.Command{Use: "switch", Short: "Sign with the next key, and delete the old private key",
+		a.OperatorVerb(a.storeVerb(path, &cobra.Command{Use: "switch", Short: "Sign with the next key, and delete the old private key",
 			Long: `Sign with the next key, and delete the private half of the old key. A host that does not have the keys of
 export yet refuses every new certificate.`},
 			func(cmd *cobra.Command, s *sshca.KeyStore) (sshca.Status, error) {
-				if err := a.Confirm(cmd.Context(), "Does each host trust the next key, and shall the old private key be deleted?"); err != nil {
+				if err := a.confirmRotation(cmd, "Does each host trust the next key, and shall the old private key be deleted?"); err != nil {
 					return sshca.Status{}, err
 				}
 				return s.SwitchKeys()
-			}),
+			})),
 		end,
 		a.storeVerb(path, &cobra.Command{Use: "cancel", Short: "Delete the next key before it signs"},
 			func(_ *cobra.Command, s *sshca.KeyStore) (sshca.Status, error) { return s.CancelRotation() }))
+}
+
+// confirmRotation asks an operator before a step that ends the use of a key.
+func (a *App) confirmRotation(cmd *cobra.Command, question string) error {
+	if _, err := a.Operator("ssh-ca rotate " + cmd.Name()); err != nil {
+		return err
+	}
+	return a.Confirm(cmd.Context(), question)
 }
