@@ -76,16 +76,27 @@ func (a *App) printSSHCA(status sshca.Status) error {
 		switch s.State {
 		case sshca.Staged:
 			fmt.Fprintf(w, "next     %s\n", s.Other.Fingerprint)
-			fmt.Fprintln(w, "give each host the keys that bailey ssh-ca export prints, then run: bailey ssh-ca rotate switch")
+			fmt.Fprintln(
+				w,
+				"give each host the keys that bailey ssh-ca export prints, then run: bailey ssh-ca rotate switch",
+			)
 		case sshca.Retiring:
 			fmt.Fprintf(w, "old      %s\n", s.Other.Fingerprint)
-			fmt.Fprintf(w, "after %s, run: bailey ssh-ca rotate end\n", s.Until.Local().Format("15:04:05 on 2006-01-02"))
+			fmt.Fprintf(
+				w,
+				"after %s, run: bailey ssh-ca rotate end\n",
+				s.Until.Local().Format("15:04:05 on 2006-01-02"),
+			)
 		}
 	})
 }
 
 // storeVerb returns a command that calls do with the store and prints the state that do returns.
-func (a *App) storeVerb(path *string, cmd *cobra.Command, do func(*cobra.Command, *sshca.KeyStore) (sshca.Status, error)) *cobra.Command {
+func (a *App) storeVerb(
+	path *string,
+	cmd *cobra.Command,
+	do func(*cobra.Command, *sshca.KeyStore) (sshca.Status, error),
+) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		store, err := openKeyStore(*path)
@@ -145,21 +156,33 @@ func (a *App) sshCARotateVerb(path *string) *cobra.Command {
 		})
 	end.Flags().BoolVar(&force, "force", false, "also while certificates of the old key are valid")
 	a.OperatorVerb(end)
-	return GroupVerb("rotate", "Replace the key in three steps: begin, switch, end", "",
-		a.storeVerb(path, &cobra.Command{Use: "begin", Short: "Create the next key, which is trusted but does not sign yet"},
-			func(_ *cobra.Command, s *sshca.KeyStore) (sshca.Status, error) { return s.BeginRotation() }),
-		a.OperatorVerb(a.storeVerb(path, &cobra.Command{Use: "switch", Short: "Sign with the next key, and delete the old private key",
-			Long: `Sign with the next key, and delete the private half of the old key. A host that does not have the keys of
+	return GroupVerb(
+		"rotate",
+		"Replace the key in three steps: begin, switch, end",
+		"",
+		a.storeVerb(
+			path,
+			&cobra.Command{Use: "begin", Short: "Create the next key, which is trusted but does not sign yet"},
+			func(_ *cobra.Command, s *sshca.KeyStore) (sshca.Status, error) { return s.BeginRotation() },
+		),
+		a.OperatorVerb(
+			a.storeVerb(
+				path,
+				&cobra.Command{Use: "switch", Short: "Sign with the next key, and delete the old private key",
+					Long: `Sign with the next key, and delete the private half of the old key. A host that does not have the keys of
 export yet refuses every new certificate.`},
-			func(cmd *cobra.Command, s *sshca.KeyStore) (sshca.Status, error) {
-				if err := a.confirmRotation(cmd, "Does each host trust the next key, and shall the old private key be deleted?"); err != nil {
-					return sshca.Status{}, err
-				}
-				return s.SwitchKeys()
-			})),
+				func(cmd *cobra.Command, s *sshca.KeyStore) (sshca.Status, error) {
+					if err := a.confirmRotation(cmd, "Does each host trust the next key, and shall the old private key be deleted?"); err != nil {
+						return sshca.Status{}, err
+					}
+					return s.SwitchKeys()
+				},
+			),
+		),
 		end,
 		a.storeVerb(path, &cobra.Command{Use: "cancel", Short: "Delete the next key before it signs"},
-			func(_ *cobra.Command, s *sshca.KeyStore) (sshca.Status, error) { return s.CancelRotation() }))
+			func(_ *cobra.Command, s *sshca.KeyStore) (sshca.Status, error) { return s.CancelRotation() }),
+	)
 }
 
 // confirmRotation asks an operator before a step that ends the use of a key.

@@ -109,7 +109,10 @@ func checkUnprivileged() error {
 		return bailey.Unavailable.Wrapf(err, "mount /proc", "the capabilities of this process cannot be read")
 	}
 	for _, name := range []string{"CapInh", "CapPrm", "CapEff", "CapAmb"} {
-		i := slices.IndexFunc(strings.Split(string(status), "\n"), func(l string) bool { return strings.HasPrefix(l, name+":") })
+		i := slices.IndexFunc(
+			strings.Split(string(status), "\n"),
+			func(l string) bool { return strings.HasPrefix(l, name+":") },
+		)
 		if i < 0 {
 			return bailey.Unavailable.New("/proc/self/status has no line "+name, "mount a complete /proc")
 		}

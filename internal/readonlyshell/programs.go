@@ -91,8 +91,13 @@ func (s *programSet) addProgram(name string, depth int) error {
 	if err != nil {
 		return err
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() || st.Uid != 0 || info.Mode().Perm()&0o22 != 0 {
-		return bailey.Denied.Errorf("make it root's, with mode 0755", "the program %s is not a file that only root can write", file)
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() || st.Uid != 0 ||
+		info.Mode().Perm()&0o22 != 0 {
+		return bailey.Denied.Errorf(
+			"make it root's, with mode 0755",
+			"the program %s is not a file that only root can write",
+			file,
+		)
 	}
 	s.files = append(s.files, file)
 	head := make([]byte, 256)
@@ -111,7 +116,11 @@ func (s *programSet) addInterpreter(script string, line []byte, depth int) error
 	text, _, _ := strings.Cut(string(line), "\n")
 	words := strings.Fields(text)
 	if depth == maxInterpreters || len(words) == 0 {
-		return bailey.Invalid.Errorf("install the program again", "the script %s has no interpreter that can be found", script)
+		return bailey.Invalid.Errorf(
+			"install the program again",
+			"the script %s has no interpreter that can be found",
+			script,
+		)
 	}
 	if err := s.addProgram(words[0], depth+1); err != nil {
 		return err
@@ -128,7 +137,12 @@ func (s *programSet) addInterpreter(script string, line []byte, depth int) error
 func (s *programSet) addLinker(f *os.File) error {
 	file, err := elf.NewFile(f)
 	if err != nil {
-		return bailey.Invalid.Wrapf(err, "install the program again", "%s is neither an ELF file nor a script", f.Name())
+		return bailey.Invalid.Wrapf(
+			err,
+			"install the program again",
+			"%s is neither an ELF file nor a script",
+			f.Name(),
+		)
 	}
 	for _, p := range file.Progs {
 		if p.Type != elf.PT_INTERP || p.Filesz == 0 || p.Filesz > 4096 {
@@ -136,7 +150,12 @@ func (s *programSet) addLinker(f *os.File) error {
 		}
 		name := make([]byte, p.Filesz)
 		if _, err := p.ReadAt(name, 0); err != nil {
-			return bailey.Invalid.Wrapf(err, "install the program again", "the dynamic linker of %s cannot be read", f.Name())
+			return bailey.Invalid.Wrapf(
+				err,
+				"install the program again",
+				"the dynamic linker of %s cannot be read",
+				f.Name(),
+			)
 		}
 		return s.addProgram(strings.TrimRight(string(name), "\x00"), maxInterpreters)
 	}

@@ -82,8 +82,10 @@ func (r Request) Command(shell string) string {
 // version does not know.
 func ParseCommand(text string) (r Request, err error) {
 	invalid := func(format string, args ...any) (Request, error) {
-		return Request{}, bailey.Invalid.Errorf("prepare the host again with the version of Bailey that issued the certificate",
-			"the force-command of the certificate is invalid: "+format, args...)
+		return Request{}, bailey.Invalid.Errorf(
+			"prepare the host again with the version of Bailey that issued the certificate",
+			"the force-command of the certificate is invalid: "+format,
+			args...)
 	}
 	words := strings.Split(text, " ")
 	if path.Base(words[0]) != Name {

@@ -133,7 +133,14 @@ func timeoutOf(r Request) time.Duration {
 }
 
 // environment is that of every command: nothing from the client, from sshd or from a file of the account.
-var environment = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/", "LANG=C.UTF-8", "TERM=dumb", "PAGER=cat", "SYSTEMD_PAGER="}
+var environment = []string{
+	"PATH=/usr/bin:/bin:/usr/sbin:/sbin",
+	"HOME=/",
+	"LANG=C.UTF-8",
+	"TERM=dumb",
+	"PAGER=cat",
+	"SYSTEMD_PAGER=",
+}
 
 // enforceOption starts the second process, which limits itself and becomes the interpreter. Descriptor 3 has the job.
 const enforceOption = "--enforce"
@@ -205,7 +212,14 @@ func (j job) runLine(r Request) int {
 		return reportError(ExitOutput, bailey.ToolFailed.New("the output was cut, and the command was ended",
 			"read less, for example with tail or grep"))
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return reportError(ExitTimeout, bailey.ToolFailed.Errorf("run a shorter command", "the command ran longer than %v and was ended", timeoutOf(r)))
+		return reportError(
+			ExitTimeout,
+			bailey.ToolFailed.Errorf(
+				"run a shorter command",
+				"the command ran longer than %v and was ended",
+				timeoutOf(r),
+			),
+		)
 	case cmd.ProcessState == nil:
 		return reportError(ExitFailed, err)
 	}
@@ -297,7 +311,12 @@ func isZombie(pid int) bool {
 
 // readStatus describes this host.
 func readStatus() Status {
-	s := Status{Version: buildVersion(), Architecture: runtime.GOARCH, LandlockABI: jail.LandlockABI(), Groups: []string{}}
+	s := Status{
+		Version:      buildVersion(),
+		Architecture: runtime.GOARCH,
+		LandlockABI:  jail.LandlockABI(),
+		Groups:       []string{},
+	}
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
 		s.Kernel = unix.ByteSliceToString(u.Release[:])

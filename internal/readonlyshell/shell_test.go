@@ -142,7 +142,8 @@ func TestReadOnlyLines(t *testing.T) {
 	}
 	r := (login{line: StatusLine}).run(t)
 	var s Status
-	if err := json.Unmarshal([]byte(r.out), &s); err != nil || s.LandlockABI != jail.LandlockABI() || s.Kernel == "" || s.System == "" {
+	if err := json.Unmarshal([]byte(r.out), &s); err != nil || s.LandlockABI != jail.LandlockABI() || s.Kernel == "" ||
+		s.System == "" {
 		t.Errorf("%+v: %+v, %v", r, s, err)
 	}
 }
@@ -176,7 +177,8 @@ func TestRefusedLogins(t *testing.T) {
 		if l.line == "" {
 			l.env = []string{"SSH_ORIGINAL_COMMAND="}
 		}
-		if r := l.run(t); !strings.Contains(r.log, says) || r.out != "" || r.code != ExitRefused && r.code != ExitFailed {
+		if r := l.run(t); !strings.Contains(r.log, says) || r.out != "" ||
+			r.code != ExitRefused && r.code != ExitFailed {
 			t.Errorf("%q: %+v", says, r)
 		}
 	}
@@ -306,7 +308,14 @@ func tryAttack(t *testing.T, a attack, without string) string {
 	}()
 	line := strings.ReplaceAll(a.line, "CANARY", dir)
 	line = strings.ReplaceAll(line, "PORT", fmt.Sprint(listener.Addr().(*net.TCPAddr).Port))
-	r := login{line: line, without: without, request: Request{Timeout: 10 * time.Second}, reaches: strings.Contains(a.line, "PORT")}.run(t)
+	r := login{
+		line:    line,
+		without: without,
+		request: Request{Timeout: 10 * time.Second},
+		reaches: strings.Contains(a.line, "PORT"),
+	}.run(
+		t,
+	)
 	listener.Close()
 	if <-connected {
 		return fmt.Sprintf("connected (%+v)", r)

@@ -104,17 +104,17 @@ func (d Dialer) dialOnce(ctx context.Context, r Route, login Login) (c *Client, 
 		}
 		person, done := PersonLogin(jump)
 		c.closers = append(c.closers, done)
-		if through, _, err = connect(ctx, through, jump, person); err != nil {
+		if through, _, err = dialThrough(ctx, through, jump, person); err != nil {
 			return c, err
 		}
 		c.closers = append(c.closers, through.Close)
 	}
-	c.Client, c.HostKey, err = connect(ctx, through, r, login)
+	c.Client, c.HostKey, err = dialThrough(ctx, through, r, login)
 	return c, err
 }
 
-// connect makes one connection, directly or through another host.
-func connect(ctx context.Context, through *ssh.Client, r Route, login Login) (*ssh.Client, ssh.PublicKey, error) {
+// dialThrough makes one connection, directly or through another host.
+func dialThrough(ctx context.Context, through *ssh.Client, r Route, login Login) (*ssh.Client, ssh.PublicKey, error) {
 	check, algorithms, err := hostKeyCheck(r, login.Pinned)
 	if err != nil {
 		return nil, nil, err
@@ -129,7 +129,9 @@ func connect(ctx context.Context, through *ssh.Client, r Route, login Login) (*s
 		conn, err = through.DialContext(ctx, "tcp", address)
 	}
 	if err != nil {
-		return nil, nil, &networkError{bailey.Unavailable.Wrapf(err, "check the network, and try: ssh "+r.Name, "cannot connect to %s", r.Name)}
+		return nil, nil, &networkError{
+			bailey.Unavailable.Wrapf(err, "check the network, and try: ssh "+r.Name, "cannot connect to %s", r.Name),
+		}
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	var key ssh.PublicKey
@@ -155,12 +157,21 @@ func connect(ctx context.Context, through *ssh.Client, r Route, login Login) (*s
 	case errors.As(err, &refused):
 		return nil, nil, refused
 	case ctx.Err() != nil:
-		return nil, nil, &networkError{bailey.Unavailable.Wrapf(context.Cause(ctx), "check the network", "%s did not answer in time", r.Name)}
+		return nil, nil, &networkError{
+			bailey.Unavailable.Wrapf(context.Cause(ctx), "check the network", "%s did not answer in time", r.Name),
+		}
 	case strings.Contains(err.Error(), "unable to authenticate"):
-		return nil, nil, bailey.Denied.Wrapf(err, "for an account of your own try: ssh "+r.Name+"; for a prepared host run: bailey source doctor "+r.Name,
-			"%s refused the login of %s", r.Name, login.User)
+		return nil, nil, bailey.Denied.Wrapf(
+			err,
+			"for an account of your own try: ssh "+r.Name+"; for a prepared host run: bailey source doctor "+r.Name,
+			"%s refused the login of %s",
+			r.Name,
+			login.User,
+		)
 	case key == nil:
-		return nil, nil, &networkError{bailey.Unavailable.Wrapf(err, "check that an SSH server answers there", "%s closed the connection", r.Name)}
+		return nil, nil, &networkError{
+			bailey.Unavailable.Wrapf(err, "check that an SSH server answers there", "%s closed the connection", r.Name),
+		}
 	}
 	return nil, nil, bailey.Unavailable.Wrapf(err, "try: ssh "+r.Name, "the connection to %s failed", r.Name)
 }
@@ -194,7 +205,12 @@ func hostKeyCheck(r Route, pinned []ssh.PublicKey) (ssh.HostKeyCallback, []strin
 	// A key that no file contains makes the callback name the keys that are known.
 	var wanted *knownhosts.KeyError
 	if err := known(name, &net.TCPAddr{}, noKey{}); !errors.As(err, &wanted) {
-		return nil, nil, bailey.Invalid.Wrapf(err, "correct the known hosts", "the known hosts for %s cannot be searched", r.Name)
+		return nil, nil, bailey.Invalid.Wrapf(
+			err,
+			"correct the known hosts",
+			"the known hosts for %s cannot be searched",
+			r.Name,
+		)
 	}
 	if len(wanted.Want) == 0 {
 		return nil, nil, bailey.Denied.Errorf("connect once with ssh "+r.Name+" and compare the fingerprint",
@@ -270,10 +286,18 @@ func PersonLogin(r Route) (login Login, done func() error) {
 			}
 		}
 		if len(signers) == 0 && locked != "" {
-			return nil, bailey.Denied.Errorf("run: ssh-add "+locked, "the key %s has a passphrase, and no agent holds it", locked)
+			return nil, bailey.Denied.Errorf(
+				"run: ssh-add "+locked,
+				"the key %s has a passphrase, and no agent holds it",
+				locked,
+			)
 		}
 		if len(signers) == 0 {
-			return nil, bailey.Denied.Errorf("start ssh-agent and run ssh-add, or create a key", "there is no SSH key for %s", r.Name)
+			return nil, bailey.Denied.Errorf(
+				"start ssh-agent and run ssh-add, or create a key",
+				"there is no SSH key for %s",
+				r.Name,
+			)
 		}
 		return signers, nil
 	}}, done

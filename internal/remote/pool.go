@@ -12,8 +12,17 @@ import (
 // Target is a host with the way to log in to it.
 type Target struct {
 	Route Route
+	Key   string // identifies the connections that may serve the target; "" is the name of the route
 	// Login returns the login and the time at which it expires, for example that of a certificate.
 	Login func(ctx context.Context) (Login, time.Time, error)
+}
+
+// poolKey returns the name of the connection of a target.
+func (t Target) poolKey() string {
+	if t.Key != "" {
+		return t.Key
+	}
+	return t.Route.Name
 }
 
 // renewBefore is the time before the expiry of a login at which a new connection replaces the kept one.
@@ -47,14 +56,14 @@ const defaultIdle = 10 * time.Minute
 // command was sent, one new connection is made.
 func (p *Pool) Run(ctx context.Context, t Target, cmd Command) (Result, error) {
 	for attempt := 1; ; attempt++ {
-		k, fresh, err := p.acquire(ctx, t)
+		k, fresh, err := p.acquireConn(ctx, t)
 		if err != nil {
 			return Result{Code: -1}, err
 		}
 		res, err := k.client.Run(ctx, cmd)
 		var network *networkError
 		broken := err != nil && (errors.As(err, &network) || bailey.KindOf(err) == bailey.Unavailable)
-		p.release(t.Route.Name, k, broken)
+		p.releaseConn(t.poolKey(), k, broken)
 		if broken && !res.Sent && !fresh && attempt == 1 && ctx.Err() == nil {
 			continue
 		}
@@ -62,9 +71,9 @@ func (p *Pool) Run(ctx context.Context, t Target, cmd Command) (Result, error) {
 	}
 }
 
-// acquire returns a connection, and whether it is new.
-func (p *Pool) acquire(ctx context.Context, t Target) (*kept, bool, error) {
-	name := t.Route.Name
+// acquireConn returns a connection, and whether it is new.
+func (p *Pool) acquireConn(ctx context.Context, t Target) (*kept, bool, error) {
+	name := t.poolKey()
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -89,23 +98,23 @@ func (p *Pool) acquire(ctx context.Context, t Target) (*kept, bool, error) {
 	}
 	p.mu.Unlock()
 	if fresh {
-		p.open(ctx, t, k)
+		p.openConn(ctx, t, k)
 	}
 	select {
 	case <-k.ready:
 	case <-ctx.Done():
-		p.release(name, k, false)
+		p.releaseConn(name, k, false)
 		return nil, fresh, context.Cause(ctx)
 	}
 	if k.err != nil {
-		p.release(name, k, true)
+		p.releaseConn(name, k, true)
 		return nil, fresh, k.err
 	}
 	return k, fresh, nil
 }
 
-// open makes the connection of k.
-func (p *Pool) open(ctx context.Context, t Target, k *kept) {
+// openConn makes the connection of k.
+func (p *Pool) openConn(ctx context.Context, t Target, k *kept) {
 	login, expires, err := t.Login(ctx)
 	var client *Client
 	if err == nil {
@@ -121,8 +130,8 @@ func (p *Pool) open(ctx context.Context, t Target, k *kept) {
 	close(k.ready)
 }
 
-// release returns a connection. A broken one is not used again.
-func (p *Pool) release(name string, k *kept, broken bool) {
+// releaseConn returns a connection. A broken one is not used again.
+func (p *Pool) releaseConn(name string, k *kept, broken bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k.users--
@@ -174,7 +183,7 @@ func (p *Pool) CloseAll() {
 			if k.client != nil {
 				k.client.Close()
 			}
-		default: // the caller of open ends it
+		default: // the caller of openConn ends it
 		}
 		p.dropLocked(name, k)
 	}

@@ -28,11 +28,15 @@ import (
 func TestParseRoute(t *testing.T) {
 	t.Setenv("SSH_AUTH_SOCK", "/agent")
 	t.Setenv("HOME", "/home/ann")
-	r, err := parseRoute("web", "host web\nuser ann\nhostname 192.0.2.7\nport 2222\nproxyjump a,b@c:22\nidentityfile ~/.ssh/id\n"+
-		"userknownhostsfile ~/.ssh/known /k2\nhostkeyalias web.example\n")
+	r, err := parseRoute(
+		"web",
+		"host web\nuser ann\nhostname 192.0.2.7\nport 2222\nproxyjump a,b@c:22\nidentityfile ~/.ssh/id\n"+
+			"userknownhostsfile ~/.ssh/known /k2\nhostkeyalias web.example\n",
+	)
 	want := Route{Name: "web", Host: "192.0.2.7", Port: 2222, User: "ann", Alias: "web.example", Agent: "/agent"}
 	if err != nil || r.Host != want.Host || r.Port != want.Port || r.User != want.User || r.Alias != want.Alias || r.Agent != want.Agent ||
-		strings.Join(r.Jumps, " ") != "a b@c:22" || strings.Join(r.Identities, " ") != "/home/ann/.ssh/id" ||
+		strings.Join(r.Jumps, " ") != "a b@c:22" ||
+		strings.Join(r.Identities, " ") != "/home/ann/.ssh/id" ||
 		strings.Join(r.KnownHosts, " ") != "/home/ann/.ssh/known /k2" {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -99,7 +103,11 @@ func TestRun(t *testing.T) {
 	started := make(chan struct{})
 	done := make(chan error, 1)
 	go func() {
-		res, err := p.Run(t.Context(), to, Command{Line: "echo x >> /run/count; echo started; sleep 100", Stdout: onFirst(started)})
+		res, err := p.Run(
+			t.Context(),
+			to,
+			Command{Line: "echo x >> /run/count; echo started; sleep 100", Stdout: onFirst(started)},
+		)
 		if !res.Sent || res.Code != -1 {
 			t.Errorf("%+v", res)
 		}
@@ -107,7 +115,8 @@ func TestRun(t *testing.T) {
 	}()
 	<-started
 	h.Sh(t, "pkill -f '[s]shd: root@notty'")
-	if err := <-done; bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(err.Error(), "its result is not known") {
+	if err := <-done; bailey.KindOf(err) != bailey.Unavailable ||
+		!strings.Contains(err.Error(), "its result is not known") {
 		t.Errorf("a broken connection: %v", err)
 	}
 	if got := h.Sh(t, "cat /run/count"); got != "x\n" {
@@ -236,7 +245,8 @@ func TestHostKeys(t *testing.T) {
 		if err == nil {
 			c.Close()
 		}
-		if says == "" && err != nil || says != "" && (bailey.KindOf(err) != bailey.Denied || !strings.Contains(err.Error(), says)) {
+		if says == "" && err != nil ||
+			says != "" && (bailey.KindOf(err) != bailey.Denied || !strings.Contains(err.Error(), says)) {
 			t.Errorf("%q: %v", says, err)
 		}
 	}
@@ -280,8 +290,14 @@ func TestAttempts(t *testing.T) {
 		}
 	}()
 	r := Route{Name: "web", Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port, User: "a"}
-	_, err = Dialer{Pause: time.Millisecond}.Dial(t.Context(), r, Login{Pinned: []ssh.PublicKey{otherKey(t).PublicKey()},
-		Signers: func() ([]ssh.Signer, error) { return nil, nil }})
+	_, err = Dialer{
+		Pause: time.Millisecond,
+	}.Dial(
+		t.Context(),
+		r,
+		Login{Pinned: []ssh.PublicKey{otherKey(t).PublicKey()},
+			Signers: func() ([]ssh.Signer, error) { return nil, nil }},
+	)
 	l.Close()
 	<-ended
 	if attempts != connectAttempts || bailey.KindOf(err) != bailey.Unavailable {

@@ -52,7 +52,11 @@ func (r Resolver) Route(ctx context.Context, name string) (Route, error) {
 	out, err := cmd.Output()
 	if err != nil {
 		if errors.Is(err, exec.ErrNotFound) {
-			return Route{}, bailey.Unavailable.Wrap(err, "ssh is not installed", "install OpenSSH's client, for example openssh-client")
+			return Route{}, bailey.Unavailable.Wrap(
+				err,
+				"ssh is not installed",
+				"install OpenSSH's client, for example openssh-client",
+			)
 		}
 		return Route{}, bailey.Invalid.Wrapf(err, "correct the ssh configuration: "+firstLine(log.String()),
 			"ssh -G %s failed", name)
@@ -63,7 +67,10 @@ func (r Resolver) Route(ctx context.Context, name string) (Route, error) {
 // checkName refuses names that ssh could read as an option, and names with other than printable ASCII characters.
 func checkName(name string) error {
 	if name == "" || len(name) > 255 || name[0] == '-' ||
-		strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"`$\\;&|<>(){}*?!,/", r) }) {
+		strings.ContainsFunc(
+			name,
+			func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"`$\\;&|<>(){}*?!,/", r) },
+		) {
 		return bailey.Invalid.Errorf("use the name that you give to ssh, for example web1 or admin@web1.example.com",
 			"%.80q is not the name of a host", name)
 	}
@@ -87,7 +94,12 @@ func parseRoute(name, text string) (Route, error) {
 		case "port":
 			n, err := strconv.Atoi(value)
 			if err != nil || n < 1 || n > 65535 {
-				return Route{}, bailey.Invalid.Errorf("correct Port in the ssh configuration", "the port %q of %s is not a number", value, name)
+				return Route{}, bailey.Invalid.Errorf(
+					"correct Port in the ssh configuration",
+					"the port %q of %s is not a number",
+					value,
+					name,
+				)
 			}
 			r.Port = n
 		case "user":
@@ -123,9 +135,18 @@ func parseRoute(name, text string) (Route, error) {
 	}
 	switch {
 	case lines.Err() != nil || r.Host == "" || r.User == "" || r.Port == 0:
-		return Route{}, bailey.Invalid.Errorf("run ssh -G "+name+" and correct the ssh configuration", "ssh -G %s names no host", name)
+		return Route{}, bailey.Invalid.Errorf(
+			"run ssh -G "+name+" and correct the ssh configuration",
+			"ssh -G %s names no host",
+			name,
+		)
 	case len(r.Jumps) > maxJumps:
-		return Route{}, bailey.Invalid.Errorf("use fewer hosts in ProxyJump", "%s is reached over more than %d hosts", name, maxJumps)
+		return Route{}, bailey.Invalid.Errorf(
+			"use fewer hosts in ProxyJump",
+			"%s is reached over more than %d hosts",
+			name,
+			maxJumps,
+		)
 	}
 	return r, nil
 }

@@ -16,6 +16,7 @@ import (
 // Command is a command for a host.
 type Command struct {
 	Line           string
+	Stdin          io.Reader // nil: empty
 	Stdout, Stderr io.Writer
 	Output         int64         // the largest number of bytes on both streams together; 0 means 16 MiB
 	Timeout        time.Duration // 0 means ten minutes
@@ -59,6 +60,7 @@ func (c *Client) Run(ctx context.Context, cmd Command) (Result, error) {
 	left := &atomic.Int64{}
 	left.Store(output)
 	mu := &sync.Mutex{}
+	session.Stdin = cmd.Stdin
 	session.Stdout = &boundedWriter{cmd.Stdout, mu, left, end}
 	session.Stderr = &boundedWriter{cmd.Stderr, mu, left, end}
 	if err := session.Start(cmd.Line); err != nil {
@@ -90,13 +92,26 @@ func (c *Client) Run(ctx context.Context, cmd Command) (Result, error) {
 	case errors.As(err, &exit) && exit.Signal() == "":
 		return Result{Sent: true, Code: exit.ExitStatus()}, nil
 	case errors.As(err, &exit):
-		return Result{Sent: true, Code: -1}, bailey.ToolFailed.Errorf("", "the command was ended by the signal %s", exit.Signal())
+		return Result{
+				Sent: true,
+				Code: -1,
+			}, bailey.ToolFailed.Errorf(
+				"",
+				"the command was ended by the signal %s",
+				exit.Signal(),
+			)
 	case errors.Is(context.Cause(ctx), errOutput):
 		return Result{Sent: true, Code: -1}, bailey.ToolFailed.Errorf("read less, for example with tail or grep",
 			"the output exceeded %d bytes, and the command was ended", output)
 	}
-	return Result{Sent: true, Code: -1}, bailey.Unavailable.Wrap(err, "the connection broke while the command ran; its result is not known",
-		"the command is not run again; look at the host before you repeat it")
+	return Result{
+			Sent: true,
+			Code: -1,
+		}, bailey.Unavailable.Wrap(
+			err,
+			"the connection broke while the command ran; its result is not known",
+			"the command is not run again; look at the host before you repeat it",
+		)
 }
 
 // newSession opens a channel. If that takes longer than the context, the connection is closed.

@@ -100,13 +100,13 @@ func New(c Config) (*Authority, error) {
 
 // shellPath is strict because sshd passes the forced command to the login shell of the account, which would interpret a
 // space or another special character.
-var shellPath = regexp.MustCompile(`^/[A-Za-z0-9._/-]+$`)
+var shellPath = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^/[A-Za-z0-9._/-]+$`) })
 
 func checkShell(shell string) (string, error) {
 	if shell == "" {
 		return DefaultShell, nil
 	}
-	if !shellPath.MatchString(shell) || path.Clean(shell) != shell {
+	if !shellPath().MatchString(shell) || path.Clean(shell) != shell {
 		return "", bailey.Invalid.New(fmt.Sprintf("the read-only shell %.80q is not a clean absolute path", shell),
 			"Use an absolute path of letters, digits and . _ - / only.")
 	}

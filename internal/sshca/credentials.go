@@ -41,9 +41,10 @@ type Target struct {
 	Principal Principal
 	Name      string   // of the sandbox or host
 	Identity  Identity // Cert must be empty, because each certificate has its own id
-	// Lifetime and SourceAddresses are those of Request.
+	// Lifetime, SourceAddresses and ShellOptions are those of Request.
 	Lifetime        time.Duration
 	SourceAddresses []string
+	ShellOptions    []string
 }
 
 // Credential is a key pair with its certificate. It must not be changed, because callers share it.
@@ -117,7 +118,7 @@ func (c *Credentials) Get(ctx context.Context, t Target) (*Credential, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	t.SourceAddresses = slices.Clone(t.SourceAddresses)
+	t.SourceAddresses, t.ShellOptions = slices.Clone(t.SourceAddresses), slices.Clone(t.ShellOptions)
 	key := entryKey{t.Principal, t.Name, t.Identity.User}
 	for {
 		e, err := c.lockEntry(ctx, key)
@@ -200,7 +201,8 @@ func (c *Credentials) currentCredential(ctx context.Context, e *entry, key entry
 }
 
 func equalTargets(a, b Target) bool {
-	return a.Identity == b.Identity && a.Lifetime == b.Lifetime && slices.Equal(a.SourceAddresses, b.SourceAddresses)
+	return a.Identity == b.Identity && a.Lifetime == b.Lifetime && slices.Equal(a.SourceAddresses, b.SourceAddresses) &&
+		slices.Equal(a.ShellOptions, b.ShellOptions)
 }
 
 // isFresh is false before the beginning of the validity too: then the clock was set back.
@@ -221,7 +223,7 @@ func (c *Credentials) generateCredential(ctx context.Context, t Target) (*Creden
 		return nil, err
 	}
 	issued, err := c.issuer.Issue(ctx, Request{Key: signer.PublicKey(), Principal: t.Principal, Identity: t.Identity,
-		Lifetime: t.Lifetime, SourceAddresses: t.SourceAddresses})
+		Lifetime: t.Lifetime, SourceAddresses: t.SourceAddresses, ShellOptions: t.ShellOptions})
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,9 @@ import (
 	"crypto/rsa"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -33,6 +35,9 @@ type Request struct {
 	// SourceAddresses are the addresses and CIDR prefixes from which the certificate may be used, for example
 	// "192.0.2.7" or "2001:db8::/32". If it is empty, the certificate can be used from any address.
 	SourceAddresses []string
+	// ShellOptions are options of the read-only shell in the forced command, for example "--timeout=60". Only the
+	// principal ReadOnly may have them.
+	ShellOptions []string
 }
 
 // checkedRequest is a checked request.
@@ -45,6 +50,9 @@ type checkedRequest struct {
 func (a *Authority) checkRequest(r Request) (p checkedRequest, err error) {
 	p.options, p.extensions, err = a.principalPermissions(r.Principal)
 	if err != nil {
+		return p, err
+	}
+	if err := addShellOptions(p.options, r.ShellOptions); err != nil {
 		return p, err
 	}
 	if p.key, err = checkKey(r.Key); err != nil {
@@ -77,6 +85,25 @@ func (a *Authority) principalPermissions(p Principal) (options, extensions map[s
 	}
 	return nil, nil, bailey.Denied.New(fmt.Sprintf("certificates are not issued for the principal %.80q", string(p)),
 		fmt.Sprintf("Request the principal %q or %q.", Sandbox, ReadOnly))
+}
+
+// shellOption has no character that the login shell of the account could interpret.
+var shellOption = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^--[a-z][a-z-]*(=[a-z0-9]+)?$`) })
+
+// addShellOptions appends the options of the read-only shell to the forced command.
+func addShellOptions(options map[string]string, list []string) error {
+	command, forced := options["force-command"]
+	for _, o := range list {
+		if !forced || !shellOption().MatchString(o) || len(o) > 128 {
+			return bailey.Invalid.New(fmt.Sprintf("%.80q is not an option of the read-only shell of this principal", o),
+				"Leave it out.")
+		}
+		command += " " + o
+	}
+	if forced {
+		options["force-command"] = command
+	}
+	return nil
 }
 
 func checkLifetime(d time.Duration) (time.Duration, error) {

@@ -46,6 +46,7 @@ mkdir -p "$1/etc" "$1/bin"
 cp -a /etc/. "$1/etc/"
 mount --bind "$1/etc" /etc
 mount -t tmpfs tmpfs /run
+mount -t tmpfs tmpfs /var/lib
 mkdir -p /run/sshd /run/lock
 mount --bind "$1/bin" /usr/local/bin
 rm -rf /etc/ssh/sshd_config.d /etc/ssh/ssh_host_*
@@ -81,7 +82,7 @@ UsePAM no
 LogLevel VERBOSE
 `, dir), 0o600)
 	for attempt := range 5 {
-		if h.start(t) {
+		if h.startServer(t) {
 			break
 		}
 		if attempt == 4 {
@@ -135,8 +136,8 @@ func (h *Host) writeFile(t *testing.T, name, text string, mode os.FileMode) stri
 	return file
 }
 
-// start starts sshd and reports whether it answers. Another process may take the port first.
-func (h *Host) start(t *testing.T) bool {
+// startServer starts sshd and reports whether it answers. Another process may take the port first.
+func (h *Host) startServer(t *testing.T) bool {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -204,7 +205,8 @@ func (h *Host) Sh(t *testing.T, line string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "nsenter", "-t", strconv.Itoa(h.pid), "-m", "-p", "sh", "-c", line).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "nsenter", "-t", strconv.Itoa(h.pid), "-m", "-p", "sh", "-c", line).
+		CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v: %s", line, err, out)
 	}

@@ -1,0 +1,85 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"bailey"
+	"bailey/internal/readonlyshell"
+	"bailey/internal/remote"
+	"bailey/internal/sshca"
+)
+
+// Access logs in to prepared hosts with short certificates.
+type Access struct {
+	Resolver    remote.Resolver
+	Pool        *remote.Pool
+	Credentials *sshca.Credentials
+	User        string // the person in the identity of certificates
+}
+
+// targetFor returns the way to a host, with a certificate that carries the request of the shell.
+func (a *Access) targetFor(
+	ctx context.Context,
+	h Host,
+	pinned []ssh.PublicKey,
+	r readonlyshell.Request,
+) (remote.Target, error) {
+	route, err := a.Resolver.Route(ctx, h.Name)
+	if err != nil {
+		return remote.Target{}, err
+	}
+	options := strings.Fields(r.Command(ShellPath))[1:]
+	return remote.Target{Route: route, Key: h.Name + " " + strings.Join(options, " "),
+		Login: func(ctx context.Context) (remote.Login, time.Time, error) {
+			c, err := a.Credentials.Get(
+				ctx,
+				sshca.Target{Principal: sshca.ReadOnly, Name: sshca.PathName(h.Name + " " + strings.Join(options, " ")),
+					Identity: sshca.Identity{
+						User:    sshca.PathName(a.User),
+						VM:      sshca.PathName(h.Name),
+						Sandbox: "source",
+					}, ShellOptions: options},
+			)
+			if err != nil {
+				return remote.Login{}, time.Time{}, err
+			}
+			return remote.Login{User: Account, Pinned: pinned,
+				Signers: func() ([]ssh.Signer, error) { return []ssh.Signer{c.Signer}, nil }}, c.Certificate.Expires, nil
+		}}, nil
+}
+
+// Status logs in to a host and returns what its shell reports.
+func (a *Access) Status(ctx context.Context, h Host, pinned []ssh.PublicKey) (s readonlyshell.Status, err error) {
+	t, err := a.targetFor(ctx, h, pinned, readonlyshell.Request{WithoutLandlock: h.WithoutLandlock})
+	if err != nil {
+		return s, err
+	}
+	var out, log bytes.Buffer
+	res, err := a.Pool.Run(
+		ctx,
+		t,
+		remote.Command{Line: readonlyshell.StatusLine, Stdout: &out, Stderr: &log, Timeout: time.Minute},
+	)
+	if err == nil && res.Code != 0 {
+		err = errors.New(strings.TrimSpace(log.String()))
+	}
+	if err == nil {
+		err = json.Unmarshal(out.Bytes(), &s)
+	}
+	if err != nil && bailey.KindOf(err) != bailey.Denied {
+		err = bailey.Unavailable.Wrapf(
+			err,
+			"prepare the host again: bailey source prepare "+h.Name,
+			"the read-only shell of %s does not answer as it must",
+			h.Name,
+		)
+	}
+	return s, err
+}

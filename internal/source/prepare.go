@@ -1,0 +1,194 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"bailey"
+	"bailey/internal/readonlyshell"
+	"bailey/internal/remote"
+)
+
+// Account is the account on a source host.
+const Account = "bailey-readonly"
+
+// ShellPath is the login shell on a source host.
+const ShellPath = "/usr/local/bin/" + readonlyshell.Name
+
+// prepareScript has one function for each step, in POSIX shell.
+//
+//go:embed prepare.sh
+var prepareScript string
+
+// Step is a step of a preparation.
+type Step struct {
+	Name    string // of the function in prepare.sh
+	Purpose string
+	stdin   []byte
+}
+
+// Preparation prepares one host. Every step can be repeated, and a step that finds its result changes nothing.
+type Preparation struct {
+	Client *remote.Client // the person's login
+	Host   Host
+	// Trusted are the public keys of the authority, as bailey ssh-ca export prints them.
+	Trusted []byte
+	// Shell returns the login shell for an architecture, as uname -m names it.
+	Shell func(machine string) ([]byte, error)
+	// Login makes a login with a new certificate over a connection of its own, after the configuration was changed. It
+	// returns what the shell reports about the host.
+	Login func(ctx context.Context, pinned []ssh.PublicKey) (readonlyshell.Status, error)
+	// Journal adds the account to the group systemd-journal, and Logs to the group adm.
+	Journal, Logs bool
+	// Confirm asks before a step; an error ends the preparation. Report tells the result of a step: changed or unchanged.
+	Confirm func(ctx context.Context, s Step) error
+	Report  func(s Step, result string)
+}
+
+// planSteps returns the six steps.
+func (p *Preparation) planSteps(ctx context.Context) ([]Step, error) {
+	machine, err := p.runStep(ctx, "uname -m", nil)
+	if err != nil {
+		return nil, err
+	}
+	shell, err := p.Shell(strings.TrimSpace(machine))
+	if err != nil {
+		return nil, err
+	}
+	groups := ""
+	if p.Journal {
+		groups += " systemd-journal"
+	}
+	if p.Logs {
+		groups += " adm"
+	}
+	sum := sha256.Sum256(shell)
+	return []Step{
+		{
+			"install_shell " + hex.EncodeToString(sum[:]),
+			fmt.Sprintf("install the login shell %s (%d KiB)", ShellPath, len(shell)>>10),
+			shell,
+		},
+		{"add_account" + groups, "create the system account " + Account + groupText(groups), nil},
+		{"install_keys", "trust the keys of bailey ssh-ca in /etc/ssh/bailey_ca.pub", p.Trusted},
+		{
+			"install_principals",
+			"accept certificates for " + Account + " only, in /etc/ssh/authorized_principals/" + Account,
+			nil,
+		},
+		{"install_config", "limit the account in /etc/ssh/sshd_config.d/bailey-readonly.conf", nil},
+		{"reload_sshd", "check the configuration with sshd -t and sshd -T, and reload sshd", nil},
+	}, nil
+}
+
+func groupText(groups string) string {
+	if groups == "" {
+		return ""
+	}
+	return " in the groups" + groups
+}
+
+// Run prepares the host and returns it with what was found. If the login with a certificate fails afterwards, the steps
+// of this run are undone.
+func (p *Preparation) Run(ctx context.Context) (Host, error) {
+	if _, err := p.runStep(ctx, "check_rights", nil); err != nil {
+		return Host{}, err
+	}
+	steps, err := p.planSteps(ctx)
+	if err != nil {
+		return Host{}, err
+	}
+	for _, s := range steps {
+		if err := p.Confirm(ctx, s); err != nil {
+			return Host{}, err
+		}
+		result, err := p.runStep(ctx, s.Name, s.stdin)
+		if err != nil {
+			p.rollBack(ctx)
+			return Host{}, err
+		}
+		p.Report(s, strings.TrimSpace(result))
+	}
+	status, err := p.Login(ctx, []ssh.PublicKey{p.Client.HostKey})
+	if err == nil && status.LandlockABI == 0 && !p.Host.WithoutLandlock {
+		err = bailey.Denied.Errorf(
+			"use a kernel with Landlock, or accept this host: bailey source add "+p.Host.Name+" --without-landlock",
+			"the kernel %s of %s does not enforce Landlock",
+			status.Kernel,
+			p.Host.Name,
+		)
+	}
+	if err != nil {
+		p.rollBack(ctx)
+		return Host{}, err
+	}
+	if _, err := p.runStep(ctx, "commit_changes", nil); err != nil {
+		return Host{}, err
+	}
+	h := p.Host
+	now := time.Now().UTC().Truncate(time.Second)
+	h.PreparedAt, h.System, h.LandlockABI = &now, status.System, status.LandlockABI
+	h.HostKeys = []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(p.Client.HostKey)))}
+	return h, nil
+}
+
+// rollBack undoes what this run has added. It also runs if ctx has ended.
+func (p *Preparation) rollBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	result, err := p.runStep(ctx, "roll_back", nil)
+	if err != nil {
+		result = err.Error()
+	}
+	p.Report(Step{Name: "roll_back", Purpose: "undo the steps of this run"}, strings.TrimSpace(result))
+}
+
+// Unprepare removes exactly what preparations added.
+func Unprepare(ctx context.Context, client *remote.Client) (string, error) {
+	p := Preparation{Client: client}
+	if _, err := p.runStep(ctx, "check_rights", nil); err != nil {
+		return "", err
+	}
+	return p.runStep(ctx, "remove_all", nil)
+}
+
+// stepTimeout bounds one step.
+const stepTimeout = 2 * time.Minute
+
+// runStep runs a function of the script, or a plain command, as root. The script and the input travel on standard input, so
+// that no shell quotes them.
+func (p *Preparation) runStep(ctx context.Context, line string, stdin []byte) (string, error) {
+	script := prepareScript + "\n" + line + "\n"
+	var out, log bytes.Buffer
+	res, err := p.Client.Run(ctx, remote.Command{
+		Line: fmt.Sprintf(
+			`if [ "$(id -u)" = 0 ]; then exec sh -c "$(dd bs=1 count=%d 2>/dev/null)"; else exec sudo -n -- sh -c "$(dd bs=1 count=%[1]d 2>/dev/null)"; fi`,
+			len(script),
+		),
+		Stdin: io.MultiReader(
+			strings.NewReader(script),
+			bytes.NewReader(stdin),
+		), Stdout: &out, Stderr: &log, Timeout: stepTimeout,
+	})
+	if err != nil {
+		return "", err
+	}
+	if res.Code != 0 {
+		return "", bailey.ToolFailed.Errorf(
+			"correct the cause on the host, and prepare it again: a repeated step changes nothing",
+			"the step %q failed on the host: %s",
+			strings.Fields(line)[0],
+			strings.TrimSpace(log.String()),
+		)
+	}
+	return out.String(), nil
+}

@@ -1,0 +1,276 @@
+//go:build linux
+
+package source
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"bailey"
+	"bailey/internal/ktest"
+	"bailey/internal/ktest/sshhost"
+	"bailey/internal/readonlyshell"
+	"bailey/internal/remote"
+	"bailey/internal/sshca"
+)
+
+// buildShell builds the login shell once for all tests.
+var buildShell = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "shell")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "shell"), "bailey/cmd/bailey-readonly-shell")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, errors.New(string(out))
+	}
+	return os.ReadFile(filepath.Join(dir, "shell"))
+})
+
+// bench is a host with the parts that prepare it and log in to it.
+type bench struct {
+	*sshhost.Host
+	access  *Access
+	trusted []byte
+	person  *remote.Client
+	steps   []string // that were reported, with their results
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	ktest.Long(t)
+	ktest.Require(t, "landlock", "seccomp")
+	b := &bench{Host: sshhost.Start(t, "web")}
+	key, err := sshca.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.access, b.trusted = newAccess(t, key, b.Config, time.Now)
+	r, err := b.access.Resolver.Route(t.Context(), "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	login, _ := remote.PersonLogin(r)
+	if b.person, err = (remote.Dialer{}).Dial(t.Context(), r, login); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.person.Close() })
+	return b
+}
+
+// newAccess returns an access with an authority, and the line that hosts must trust.
+func newAccess(t *testing.T, key ed25519.PrivateKey, config string, now func() time.Time) (*Access, []byte) {
+	t.Helper()
+	authority, err := sshca.New(sshca.Config{Signer: key, Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	credentials, err := sshca.NewCredentials(sshca.CredentialsConfig{Issuer: authority, Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := &remote.Pool{Now: time.Now, Dialer: remote.Dialer{Pause: 100 * time.Millisecond}}
+	t.Cleanup(pool.Close)
+	return &Access{Resolver: remote.Resolver{Config: config}, Pool: pool, Credentials: credentials, User: "ann"},
+		ssh.MarshalAuthorizedKey(authority.PublicKey())
+}
+
+// preparation returns a preparation that ends, if stop is not "", before the step of that name.
+func (b *bench) preparation(stop string) *Preparation {
+	b.steps = nil
+	return &Preparation{Client: b.person, Host: Host{Name: "web"}, Trusted: b.trusted, Journal: true,
+		Shell: func(machine string) ([]byte, error) {
+			if want := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]; machine != want {
+				return nil, errors.New("a host of the architecture " + machine)
+			}
+			return buildShell()
+		},
+		Login: func(ctx context.Context, pinned []ssh.PublicKey) (readonlyshell.Status, error) {
+			return b.access.Status(ctx, Host{Name: "web"}, pinned)
+		},
+		Confirm: func(_ context.Context, s Step) error {
+			if stop != "" && strings.HasPrefix(s.Name, stop) {
+				return errors.New("stopped")
+			}
+			return nil
+		},
+		Report: func(s Step, result string) {
+			name, _, _ := strings.Cut(s.Name, " ")
+			b.steps = append(b.steps, name+" "+result)
+		}}
+}
+
+// state returns everything below the directories that a preparation changes: names, modes, owners and contents. Account
+// tools keep copies in /etc/passwd- and others.
+func (b *bench) state(t *testing.T) string {
+	t.Helper()
+	return b.Sh(
+		t,
+		`cd / && { find etc usr/local/bin var/lib/bailey-readonly ! -path 'etc/*-' -printf '%p %m %u %g\n' 2>/dev/null; `+
+			`find etc usr/local/bin -type f ! -path 'etc/*-' -exec sha256sum {} + ; } | sort`,
+	)
+}
+
+func TestPrepare(t *testing.T) {
+	b := newBench(t)
+	before := b.state(t)
+	h, err := b.preparation("").Run(t.Context())
+	if err != nil {
+		t.Fatalf("%v %v\n%s", err, b.steps, b.Log(t))
+	}
+	if !h.Prepared() || h.LandlockABI == 0 || h.System == "" {
+		t.Errorf("%+v", h)
+	}
+	if want := "install_shell changed, add_account changed, install_keys changed, install_principals changed, install_config changed, reload_sshd changed"; strings.Join(
+		b.steps,
+		", ",
+	) != want {
+		t.Errorf("%v", b.steps)
+	}
+	prepared := b.state(t)
+	// The second time changes nothing.
+	if _, err := b.preparation("").Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range b.steps {
+		if !strings.HasSuffix(s, " unchanged") {
+			t.Errorf("the second time: %s", s)
+		}
+	}
+	if again := b.state(t); again != prepared {
+		t.Errorf("the second time changed:\n%s", changes(prepared, again))
+	}
+	// What is added is removed.
+	if result, err := Unprepare(t.Context(), b.person); err != nil || strings.TrimSpace(result) != "changed" {
+		t.Errorf("%q, %v", result, err)
+	}
+	if after := b.state(t); after != before {
+		t.Errorf("after the removal:\n%s", changes(before, after))
+	}
+	if result, err := Unprepare(t.Context(), b.person); err != nil || strings.TrimSpace(result) != "unchanged" {
+		t.Errorf("%q, %v", result, err)
+	}
+}
+
+// changes returns the lines that only one of two texts has.
+func changes(before, after string) (text string) {
+	for _, d := range []struct{ sign, a, b string }{{"- ", before, after}, {"+ ", after, before}} {
+		has := map[string]bool{}
+		for line := range strings.Lines(d.b) {
+			has[line] = true
+		}
+		for line := range strings.Lines(d.a) {
+			if !has[line] {
+				text += d.sign + line
+			}
+		}
+	}
+	return text
+}
+
+// TestPrepareInterrupted checks that a preparation that ended after each of its steps can be run again, with the same end.
+func TestPrepareInterrupted(t *testing.T) {
+	b := newBench(t)
+	before := b.state(t)
+	if _, err := b.preparation("").Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	prepared := b.state(t)
+	for _, stop := range []string{"add_account", "install_keys", "install_principals", "install_config", "reload_sshd"} {
+		if _, err := Unprepare(t.Context(), b.person); err != nil {
+			t.Fatal(err)
+		}
+		if after := b.state(t); after != before {
+			t.Errorf("before %s:\n%s", stop, changes(before, after))
+		}
+		if _, err := b.preparation(stop).Run(t.Context()); err == nil {
+			t.Errorf("%s did not stop", stop)
+		}
+		if _, err := b.preparation("").Run(t.Context()); err != nil {
+			t.Fatalf("after %s: %v", stop, err)
+		}
+		if again := b.state(t); again != prepared {
+			t.Errorf("after %s:\n%s", stop, changes(prepared, again))
+		}
+	}
+}
+
+// TestPrepareRollsBack checks that a configuration that sshd refuses, and one in which an earlier line wins, leave the
+// host as it was, and that the person can still log in.
+func TestPrepareRollsBack(t *testing.T) {
+	b := newBench(t)
+	for says, line := range map[string]string{
+		"sshd -t refuses":               "NoSuchOption yes",
+		`does not apply "permittty no"`: "Match User bailey-readonly\\n  PermitTTY yes\\nMatch all",
+	} {
+		b.Sh(t, "cp /etc/ssh/sshd_config /run/saved; printf '"+line+"\\n' >/etc/ssh/sshd_config.d/00-first.conf")
+		before := b.state(t)
+		if _, err := b.preparation("").Run(t.Context()); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", line, err)
+		}
+		if after := b.state(t); after != before {
+			t.Errorf("%s:\n%s", line, changes(before, after))
+		}
+		b.Sh(t, "rm /etc/ssh/sshd_config.d/00-first.conf")
+	}
+	// A login that fails after the reload: the certificate is of an authority that the host does not trust.
+	before := b.state(t)
+	p := b.preparation("")
+	other, err := sshca.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, _ := newAccess(t, other, b.Config, time.Now)
+	p.Login = func(ctx context.Context, pinned []ssh.PublicKey) (readonlyshell.Status, error) {
+		return foreign.Status(ctx, Host{Name: "web"}, pinned)
+	}
+	if _, err := p.Run(t.Context()); bailey.KindOf(err) != bailey.Denied {
+		t.Errorf("a foreign authority: %v", err)
+	}
+	if after := b.state(t); after != before {
+		t.Errorf("after a failed login:\n%s", changes(before, after))
+	}
+	if _, err := b.person.Run(t.Context(), remote.Command{Line: "true"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPrepareRefuses checks hosts that must not be prepared.
+func TestPrepareRefuses(t *testing.T) {
+	b := newBench(t)
+	for says, do := range map[string][2]string{
+		"Bailey did not create it":    {"useradd --system bailey-readonly", "userdel bailey-readonly"},
+		"and Bailey did not write it": {"echo x >/etc/ssh/bailey_ca.pub", "rm /etc/ssh/bailey_ca.pub"},
+	} {
+		b.Sh(t, do[0])
+		before := b.state(t)
+		if _, err := b.preparation("").Run(t.Context()); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v", says, err)
+		}
+		if after := b.state(t); after != before {
+			t.Errorf("%q:\n%s", says, changes(before, after))
+		}
+		b.Sh(t, do[1])
+	}
+	// The account is in a group that has the rights of root.
+	if _, err := b.preparation("").Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.Sh(t, "usermod -a -G disk bailey-readonly")
+	if _, err := b.preparation("").Run(t.Context()); err == nil || !strings.Contains(err.Error(), "in the group disk") {
+		t.Errorf("%v", err)
+	}
+}
