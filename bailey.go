@@ -153,6 +153,7 @@ type Request struct {
 	Principal  Principal
 	Session    Session
 	Target     Target
+	Labels     []string          // of the target, such as env=prod; sorted
 	Input      map[string]any    // typed by the schema of the manifest, redaction tokens restored
 	Paths      map[string]string // input name → path of the opened descriptor
 	Dir        string            // working directory of the tool
@@ -292,6 +293,7 @@ type Cage struct {
 	Warm         []WarmStep `json:"-"`                      // steps of the warm helper; nil if it does not serve the plan
 	Binary       string     `json:"binary,omitempty"`       // resolved path
 	BinaryDigest string     `json:"binaryDigest,omitempty"` // SHA-256 of the executed descriptor
+	Labels       []string   `json:"labels,omitempty"`       // of the source host that runs it
 	Programs     []Program  `json:"programs,omitempty"`     // all executable programs: the binary, interpreters, helpers
 }
 

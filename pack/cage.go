@@ -44,7 +44,15 @@ func (r *reader) readBackend(n ast.Node, m *manifest, at *deferredNodes) {
 			r.AddFault(n,
 				"backend workflow makes calls, and must not have command, args, env, cwdFromInput or cwd")
 		}
-	case "builtin", "mcp", "remote", "sandbox":
+	case "remote":
+		m.Isolation = Host
+		switch {
+		case !r.builtin:
+			r.AddFault(n, "backend remote is only for built-in packs: it runs commands on source hosts")
+		case seen["command"] || seen["env"] || seen["cwd"] || seen["cwdFromInput"]:
+			r.AddFault(n, "backend remote has only args: the verb, the host and its text")
+		}
+	case "builtin", "mcp", "sandbox":
 		// The fields of these backends have no meaning yet. If such a pack were loaded, its manifest could not be
 		// enforced.
 		r.AddFault(n, "this version cannot run backend %s, only subprocess", b.Type)

@@ -343,6 +343,7 @@ const (
 	MicroVM  Isolation = "microvm"
 	Open     Isolation = "none"     // no cage, see [NoIsolation]
 	Workflow Isolation = "workflow" // each step has its own isolation; only for backend workflow
+	Host     Isolation = "host"     // a source host limits the command; only for backend remote in built-in packs
 	Agent    Isolation = "agent"    // the agent runs it, the gate only decides; only for backend agent in built-in packs
 )
 
@@ -558,4 +559,12 @@ func (m *Capability) relaxRequired(schema json.RawMessage) json.RawMessage {
 		return schema
 	}
 	return raw
+}
+
+// Target returns the object that a call with this input acts on: the host that it names, or this machine.
+func (c *Capability) Target(input map[string]any) bailey.Target {
+	if host, ok := input["host"].(string); ok && c.Isolation == Host {
+		return bailey.Target{Kind: "host", Name: host}
+	}
+	return bailey.Target{Kind: "local"}
 }

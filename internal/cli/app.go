@@ -360,7 +360,7 @@ var AgentVerbs = []string{"run", "capabilities", "serve", "status", "doctor", "m
 	"help", "completion", "session",
 	"receipts list", "receipts show", "receipts report", "approvals list", "approvals show", "audit verify",
 	"policy check", "policy explain", "policy show",
-	"budget", "jail explain", "pack list", "pack show", "shim list", "shim activate", "shim check", "source check"}
+	"budget", "jail explain", "pack list", "pack show", "shim list", "shim activate", "shim check", "source check", "source list", "source show", "source run", "source read"}
 
 // TopVerbs returns the names of all top-level commands, from the command table.
 func (a *App) TopVerbs() (names []string) {

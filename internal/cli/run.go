@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -44,32 +45,7 @@ same call; it runs once. With --wait it waits for the answer.`,
 				return err
 			}
 			call.Capability, call.Input, call.Text = bailey.CapabilityID(args[0]), input, true
-			c, err := a.Client()
-			if err != nil {
-				return err
-			}
-			var stdout, stderr io.Writer
-			ended := func() {}
-			switch {
-			case a.JSON:
-			case raw:
-				stdout, stderr = a.Stdout, a.Stderr
-			default:
-				var done, doneErr func()
-				stdout, done = terminal.For(a.Stdout, os.Stdout)
-				stderr, doneErr = terminal.For(a.Stderr, os.Stderr)
-				ended = func() { done(); doneErr() }
-			}
-			c.Waits = func(n localapi.Notice) { n.Tell(a.Stderr) }
-			// ends the call if the reader of the output closes it
-			ctx, stop := terminal.UntilSignal(cmd.Context(), syscall.SIGPIPE)
-			defer stop()
-			reply, err := c.Call(ctx, call, stdout, stderr)
-			ended()
-			if err != nil {
-				return err
-			}
-			return a.printReply(reply)
+			return a.MakeCall(cmd.Context(), call, raw)
 		},
 	}
 	cmd.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")
@@ -78,6 +54,36 @@ same call; it runs once. With --wait it waits for the answer.`,
 		"write the tool's output unchanged, also to a terminal, which it can then control")
 	cmd.Flags().BoolVar(&call.Wait, "wait", false, "if an approval is needed, wait for the answer")
 	return cmd
+}
+
+// MakeCall makes a call through the gate and prints its output and its reply. raw writes the output unchanged.
+func (a *App) MakeCall(ctx context.Context, call localapi.CallQuery, raw bool) error {
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	var stdout, stderr io.Writer
+	ended := func() {}
+	switch {
+	case a.JSON:
+	case raw:
+		stdout, stderr = a.Stdout, a.Stderr
+	default:
+		var done, doneErr func()
+		stdout, done = terminal.For(a.Stdout, os.Stdout)
+		stderr, doneErr = terminal.For(a.Stderr, os.Stderr)
+		ended = func() { done(); doneErr() }
+	}
+	c.Waits = func(n localapi.Notice) { n.Tell(a.Stderr) }
+	// ends the call if the reader of the output closes it
+	ctx, stop := terminal.UntilSignal(ctx, syscall.SIGPIPE)
+	defer stop()
+	reply, err := c.Call(ctx, call, stdout, stderr)
+	ended()
+	if err != nil {
+		return err
+	}
+	return a.printReply(reply)
 }
 
 // printReply prints the reply to a call and returns its exit code as an error.

@@ -17,7 +17,7 @@ import (
 
 // sourceVerb is the group of commands for read-only hosts.
 func (a *App) sourceVerb() *cobra.Command {
-	return GroupVerb("source", "Check commands for hosts that agents may only read", "", a.sourceCheckVerb())
+	return GroupVerb("source", "Look at hosts that agents may only read", "", a.sourceCheckVerb())
 }
 
 func (a *App) sourceCheckVerb() *cobra.Command {

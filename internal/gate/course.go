@@ -221,7 +221,7 @@ func (c *callState) policyRequest() bailey.Request {
 	cage := c.run.Cage()
 	r := bailey.Request{
 		Capability: c.manifest.ID, Manifest: c.manifest.Digest, Principal: c.call.Principal, Session: c.call.Session,
-		Target: bailey.Target{Kind: "local"}, Input: c.input, Paths: map[string]string{},
+		Target: c.manifest.Target(c.input), Labels: cage.Labels, Input: c.input, Paths: map[string]string{},
 		Dir: c.job.Dir, Cage: cage.Kind, Absent: cage.Absent, Changed: cage.Changed(),
 		Restores: c.restored, Waivers: c.manifest.Waivers(), Writes: c.manifest.Uncaged(), Time: time.Now(),
 		Approvals: c.granted, Profile: c.profile.Name, Environ: c.profile.Environment,

@@ -38,7 +38,6 @@ const (
 
 // Dialer connects to hosts.
 type Dialer struct {
-	Resolver Resolver // for the hosts in between
 	// Pause is the first time between two attempts; 0 means two seconds. It doubles, up to 30 s.
 	Pause time.Duration
 }
@@ -98,7 +97,7 @@ func (d Dialer) dialOnce(ctx context.Context, r Route, login Login) (c *Client, 
 	}()
 	var through *ssh.Client
 	for _, name := range r.Jumps {
-		jump, err := d.Resolver.Route(ctx, name)
+		jump, err := Resolver{Config: r.Config}.Route(ctx, name)
 		if err != nil {
 			return c, err
 		}

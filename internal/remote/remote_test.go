@@ -204,7 +204,7 @@ func TestJump(t *testing.T) {
 		t.Fatal(err)
 	}
 	bastion.Config, h.Config = config, config
-	p := &Pool{Now: time.Now, Dialer: Dialer{Resolver: Resolver{Config: config}}}
+	p := &Pool{Now: time.Now}
 	defer p.Close()
 	var out bytes.Buffer
 	if _, err := p.Run(t.Context(), target(t, h, "inner"), Command{Line: "echo $SSH_CONNECTION", Stdout: &out}); err != nil {

@@ -26,6 +26,7 @@ type Route struct {
 	KnownHosts []string // files
 	Identities []string // private key files
 	Agent      string   // socket of the agent, or ""
+	Config     string   // configuration file that also describes the hosts in between; "" is the person's own
 }
 
 // maxJumps bounds the hosts in between.
@@ -61,7 +62,9 @@ func (r Resolver) Route(ctx context.Context, name string) (Route, error) {
 		return Route{}, bailey.Invalid.Wrapf(err, "correct the ssh configuration: "+firstLine(log.String()),
 			"ssh -G %s failed", name)
 	}
-	return parseRoute(name, string(out))
+	route, err := parseRoute(name, string(out))
+	route.Config = r.Config
+	return route, err
 }
 
 // checkName refuses names that ssh could read as an option, and names with other than printable ASCII characters.

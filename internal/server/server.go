@@ -54,6 +54,7 @@ type Server struct {
 	cages   *jail.Jail
 	hooks   hookGate
 	pins    *gateway.Pins // checks programs before cages run them
+	hosts   *hostAccess   // source hosts
 	// the same for capabilities without a cage, if the manifest and a rule allow it
 	open    *gateway.Pins
 	Gate    *gate.Gate
@@ -209,7 +210,12 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	s.sender = notify.New(notify.Config{Settings: s.notifySettings, Key: func() (notify.Key, error) { return readNotifyKey(home) }, Log: s.Log})
 	s.Queue = approve.New(approve.Config{Note: s.scribe.recordEvent, Prove: s.approverOfAnswer, Tell: s.sender.Tell,
 		Key: salt, Past: s.scribe.lore.Asked, Log: s.Log})
-	s.kill.Withdraw = func(reason string) { s.Queue.Withdraw(reason, func(bailey.Question) bool { return true }) }
+	s.hosts = newHostAccess(home)
+	s.closeAtEnd("hosts", func() error { s.hosts.pool.Close(); return nil })
+	s.kill.Withdraw = func(reason string) {
+		s.hosts.pool.CloseAll()
+		s.Queue.Withdraw(reason, func(bailey.Question) bool { return true })
+	}
 	s.shelf = newShelf(s.Catalog,
 		gateway.OpenProfiles(home, workspaces, s.scribe.lore.Profiles, s.scribe.recordEvent, s.Log), s.cages.Installed)
 	s.shelf.noBroker = func() bool { return s.settings.Applied().Broker == nil }
@@ -232,7 +238,8 @@ func (s *Server) connectGate(home localapi.Home, none bailey.Runner, c gate.Conf
 		s.scribe.recordEvent)
 	// without a cage files cannot be protected
 	s.open = s.pins.Beside(wrap.NewWorks(none, home.Caches(), func(bailey.SessionID) bool { return false }))
-	c.Runners = map[pack.Isolation]bailey.Runner{pack.Jail: s.pins, pack.Open: s.open, pack.Agent: gate.Own{}}
+	c.Runners = map[pack.Isolation]bailey.Runner{pack.Jail: s.pins, pack.Open: s.open, pack.Agent: gate.Own{},
+		pack.Host: s.hosts.newHostRunner()}
 	if s.Gate, err = gate.New(c); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package source
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -18,7 +19,6 @@ import (
 
 // Access logs in to prepared hosts with short certificates.
 type Access struct {
-	Resolver    remote.Resolver
 	Pool        *remote.Pool
 	Credentials *sshca.Credentials
 	User        string // the person in the identity of certificates
@@ -31,7 +31,7 @@ func (a *Access) targetFor(
 	pinned []ssh.PublicKey,
 	r readonlyshell.Request,
 ) (remote.Target, error) {
-	route, err := a.Resolver.Route(ctx, h.Name)
+	route, err := remote.Resolver{Config: h.SSHConfig}.Route(ctx, h.Name)
 	if err != nil {
 		return remote.Target{}, err
 	}
@@ -82,4 +82,17 @@ func (a *Access) Status(ctx context.Context, h Host, pinned []ssh.PublicKey) (s 
 		)
 	}
 	return s, err
+}
+
+// NewAccess returns an access whose certificates are signed with a key, and exist only in memory.
+func NewAccess(key ed25519.PrivateKey, pool *remote.Pool, user string) (*Access, error) {
+	authority, err := sshca.New(sshca.Config{Signer: key, Now: time.Now})
+	if err != nil {
+		return nil, err
+	}
+	credentials, err := sshca.NewCredentials(sshca.CredentialsConfig{Issuer: authority, Now: time.Now})
+	if err != nil {
+		return nil, err
+	}
+	return &Access{Pool: pool, Credentials: credentials, User: user}, nil
 }

@@ -58,8 +58,8 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.access, b.trusted = newAccess(t, key, b.Config, time.Now)
-	r, err := b.access.Resolver.Route(t.Context(), "web")
+	b.access, b.trusted = newAccess(t, key, time.Now)
+	r, err := remote.Resolver{Config: b.Config}.Route(t.Context(), "web")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func newBench(t *testing.T) *bench {
 }
 
 // newAccess returns an access with an authority, and the line that hosts must trust.
-func newAccess(t *testing.T, key ed25519.PrivateKey, config string, now func() time.Time) (*Access, []byte) {
+func newAccess(t *testing.T, key ed25519.PrivateKey, now func() time.Time) (*Access, []byte) {
 	t.Helper()
 	authority, err := sshca.New(sshca.Config{Signer: key, Now: now})
 	if err != nil {
@@ -84,14 +84,14 @@ func newAccess(t *testing.T, key ed25519.PrivateKey, config string, now func() t
 	}
 	pool := &remote.Pool{Now: time.Now, Dialer: remote.Dialer{Pause: 100 * time.Millisecond}}
 	t.Cleanup(pool.Close)
-	return &Access{Resolver: remote.Resolver{Config: config}, Pool: pool, Credentials: credentials, User: "ann"},
+	return &Access{Pool: pool, Credentials: credentials, User: "ann"},
 		ssh.MarshalAuthorizedKey(authority.PublicKey())
 }
 
 // preparation returns a preparation that ends, if stop is not "", before the step of that name.
 func (b *bench) preparation(stop string) *Preparation {
 	b.steps = nil
-	return &Preparation{Client: b.person, Host: Host{Name: "web"}, Trusted: b.trusted, Journal: true,
+	return &Preparation{Client: b.person, Host: Host{Name: "web", SSHConfig: b.Config}, Trusted: b.trusted, Journal: true,
 		Shell: func(machine string) ([]byte, error) {
 			if want := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]; machine != want {
 				return nil, errors.New("a host of the architecture " + machine)
@@ -99,7 +99,7 @@ func (b *bench) preparation(stop string) *Preparation {
 			return buildShell()
 		},
 		Login: func(ctx context.Context, pinned []ssh.PublicKey) (readonlyshell.Status, error) {
-			return b.access.Status(ctx, Host{Name: "web"}, pinned)
+			return b.access.Status(ctx, Host{Name: "web", SSHConfig: b.Config}, pinned)
 		},
 		Confirm: func(_ context.Context, s Step) error {
 			if stop != "" && strings.HasPrefix(s.Name, stop) {
@@ -233,9 +233,9 @@ func TestPrepareRollsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign, _ := newAccess(t, other, b.Config, time.Now)
+	foreign, _ := newAccess(t, other, time.Now)
 	p.Login = func(ctx context.Context, pinned []ssh.PublicKey) (readonlyshell.Status, error) {
-		return foreign.Status(ctx, Host{Name: "web"}, pinned)
+		return foreign.Status(ctx, Host{Name: "web", SSHConfig: b.Config}, pinned)
 	}
 	if _, err := p.Run(t.Context()); bailey.KindOf(err) != bailey.Denied {
 		t.Errorf("a foreign authority: %v", err)

@@ -23,6 +23,8 @@ import (
 type Host struct {
 	Name   string   `json:"name"`             // as the person gives it to ssh
 	Labels []string `json:"labels,omitempty"` // KEY=VALUE, for policy; sorted
+	// SSHConfig is the ssh configuration file that leads to the host, or "" for the person's own.
+	SSHConfig string `json:"ssh_config,omitempty"`
 	// WithoutLandlock accepts that the kernel of the host does not enforce Landlock. Each receipt says so.
 	WithoutLandlock bool       `json:"without_landlock,omitempty"`
 	HostKeys        []string   `json:"host_keys,omitempty"` // pinned at the preparation, as in known_hosts without the name

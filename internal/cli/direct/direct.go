@@ -24,6 +24,7 @@ func (Work) Add(app *cli.App, root *cobra.Command) {
 	a := &commands{app}
 	root.AddCommand(a.auditVerb(), a.gatewayVerb(), a.jailVerb(), a.wrapVerb(), a.doctorVerb())
 	findSubcommand(root, "pack").AddCommand(a.packOnboardVerb())
+	a.addSourceVerbs(findSubcommand(root, "source"))
 	findSubcommand(root, "hooks").AddCommand(a.hooksTest(), a.hooksRun(), a.hooksExec())
 }
 

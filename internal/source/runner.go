@@ -1,0 +1,151 @@
+package source
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"bailey"
+	"bailey/internal/readonly"
+	"bailey/internal/readonlyshell"
+	"bailey/internal/remote"
+)
+
+// Runner runs calls on source hosts. The arguments of a job are the verb (run, read or list), the host, and the command
+// line or the path.
+type Runner struct {
+	bailey.PlainRunner
+	Registry *Registry
+	// Access opens the authority at the first call, since most gateways have none.
+	Access func() (*Access, error)
+}
+
+// Plan validates the command and returns a run of exactly the rendered line.
+func (r *Runner) Plan(_ context.Context, job bailey.Job) (bailey.Run, error) {
+	if len(job.Args) != 3 {
+		return nil, bailey.Internal.Errorf("", "a call of a source host has %d arguments, not 3", len(job.Args))
+	}
+	h, err := r.Registry.Find(job.Args[1])
+	if err != nil {
+		return nil, err
+	}
+	if !h.Prepared() {
+		return nil, bailey.Denied.Errorf("an operator runs: bailey source prepare "+h.Name, "the host %s is not prepared", h.Name)
+	}
+	line, err := lineOf(job.Args[0], job.Args[2])
+	if err != nil {
+		return nil, err
+	}
+	v := readonly.Check(line, readonly.Options{})
+	if !v.Accepted() {
+		return nil, bailey.Denied.New("the command does not only read: "+v.Reason, v.Hint)
+	}
+	timeout := job.Timeout
+	if timeout == 0 {
+		timeout = bailey.DefaultTimeout
+	}
+	return newHostRun(r, h, v, timeout), nil
+}
+
+// lineOf returns the command line of a verb.
+func lineOf(verb, text string) (string, error) {
+	if verb != "run" && !strings.HasPrefix(text, "/") {
+		return "", bailey.Invalid.Errorf("write an absolute path, for example /var/log/syslog", "the path %q is not absolute", text)
+	}
+	quoted := "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	switch verb {
+	case "run":
+		return text, nil
+	case "read":
+		return "cat -- " + quoted, nil
+	case "list":
+		return "ls -la -- " + quoted, nil
+	}
+	return "", bailey.Internal.Errorf("", "source hosts have no verb %q", verb)
+}
+
+// hostRun is a planned command on a host.
+type hostRun struct {
+	bailey.PlainRun
+	runner  *Runner
+	host    Host
+	line    string
+	timeout time.Duration
+	cage    bailey.Cage
+}
+
+// newHostRun describes the run: its plan names the host, its labels, and each command of the line.
+func newHostRun(r *Runner, h Host, v readonly.Verdict, timeout time.Duration) *hostRun {
+	var text strings.Builder
+	layers := []string{"validator", "certificate", readonlyshell.Name, "account"}
+	if h.LandlockABI > 0 {
+		layers = append(layers, "landlock")
+	}
+	layers = append(layers, "seccomp", "rlimits")
+	lines := []string{""}
+	fmt.Fprintf(&text, "bailey host plan 1\n")
+	add := func(layer, format string, args ...any) {
+		fmt.Fprintf(&text, format+"\n", args...)
+		lines = append(lines, layer)
+	}
+	add("certificate", "host %q principal %q", h.Name, Account)
+	for _, l := range h.Labels {
+		add("", "label %q", l)
+	}
+	add("validator", "line %q", v.Text)
+	for _, c := range v.Commands {
+		add("validator", "command %q network %t", append([]string{c.Name}, c.Args...), c.Network)
+	}
+	add(readonlyshell.Name, "timeout %v", timeout)
+	sum := sha256.Sum256([]byte(text.String()))
+	cage := bailey.Cage{Kind: "host", Enforced: h.LandlockABI > 0, Layers: layers, Labels: h.Labels,
+		Plan: text.String(), PlanLayers: lines, PlanDigest: hex.EncodeToString(sum[:])}
+	if h.LandlockABI == 0 {
+		cage.Absent = []string{"landlock"}
+	}
+	return &hostRun{runner: r, host: h, line: v.Text, timeout: timeout, cage: cage}
+}
+
+// Cage returns the layers on the host.
+func (r *hostRun) Cage() bailey.Cage { return r.cage }
+
+// Close releases nothing: the connection stays open for the next call.
+func (r *hostRun) Close() error { return nil }
+
+// Start runs the line once.
+func (r *hostRun) Start(ctx context.Context, _ bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
+	fail := func(err error) (bailey.Exit, error) { return bailey.Exit{Code: bailey.NeverRan}, err }
+	access, err := r.runner.Access()
+	if err != nil {
+		return fail(err)
+	}
+	pinned, err := r.host.Pinned()
+	if err != nil {
+		return fail(err)
+	}
+	t, err := access.targetFor(ctx, r.host, pinned, readonlyshell.Request{WithoutLandlock: r.host.WithoutLandlock, Timeout: r.timeout})
+	if err != nil {
+		return fail(err)
+	}
+	res, err := access.Pool.Run(ctx, t, remote.Command{Line: r.line, Stdout: orDiscard(s.Stdout), Stderr: orDiscard(s.Stderr), Timeout: r.timeout})
+	switch {
+	case err != nil && !res.Sent:
+		return fail(err)
+	case err != nil:
+		return bailey.Exit{Code: 255}, err // it may have run: not NeverRan
+	case res.Code == readonlyshell.ExitTimeout:
+		return bailey.Exit{Code: res.Code, TimedOut: true}, nil
+	}
+	return bailey.Exit{Code: res.Code}, nil
+}
+
+func orDiscard(w io.Writer) io.Writer {
+	if w == nil {
+		return io.Discard
+	}
+	return w
+}
