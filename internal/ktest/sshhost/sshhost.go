@@ -59,8 +59,12 @@ exec /usr/sbin/sshd -D -e -p "$2"
 // Start starts a host. It skips the test if it cannot.
 func Start(t *testing.T, name string) *Host {
 	t.Helper()
-	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin")
-	ktest.Require(t, "root", "sshd", "ssh", "unshare", "useradd")
+	ktest.Require(t, "root", "ssh", "unshare", "nsenter")
+	for _, program := range []string{"/usr/sbin/sshd", "/usr/sbin/useradd"} {
+		if _, err := os.Stat(program); err != nil {
+			ktest.Missing(t, filepath.Base(program), err)
+		}
+	}
 	dir, err := os.MkdirTemp("/var/tmp", "sshhost")
 	if err != nil {
 		t.Fatal(err)

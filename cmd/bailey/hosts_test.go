@@ -1,0 +1,41 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"bailey/internal/ktest"
+	"bailey/internal/ktest/sshhost"
+)
+
+// TestHostsGuide follows docs/hosts.md with a real host.
+func TestHostsGuide(t *testing.T) {
+	ktest.Long(t)
+	h := sshhost.Start(t, "web1")
+	u := newcomer(t)
+	var home, bin string
+	for _, pair := range u.env {
+		if v, ok := strings.CutPrefix(pair, "HOME="); ok {
+			home = v
+		}
+		if v, ok := strings.CutPrefix(pair, "GOBIN="); ok {
+			bin = v
+		}
+	}
+	config, err := os.ReadFile(h.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// ssh takes the home from the account and not from HOME
+	ssh := "#!/bin/sh\nexec /usr/bin/ssh -F " + home + "/.ssh/config \"$@\"\n"
+	for name, text := range map[string]string{filepath.Join(home, ".ssh", "config"): string(config), filepath.Join(bin, "ssh"): ssh} {
+		if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u.walk(t, "docs/hosts.md")
+}
