@@ -38,4 +38,14 @@ func TestHostsGuide(t *testing.T) {
 		}
 	}
 	u.walk(t, "docs/hosts.md")
+	for _, s := range []step{
+		{words: "BAILEY_OPERATOR=1 bailey source add web1 --label env=test --yes"},
+		{words: "BAILEY_OPERATOR=1 bailey source prepare web1 --yes"},
+		{words: "bailey source run web1,web1 id -un", prints: []string{"== web1", "bailey-readonly", "== web1", "bailey-readonly"}},
+		{words: "bailey source run web1,other id -un", exit: 126, prints: []string{"== web1", "bailey-readonly", "== other", "…is not a source host"}},
+		{words: "bailey run source.request -i host=web1 -i command='for i in 1 2; do date; done' -i reason=test", exit: 2,
+			prints: []string{"…a person must approve this line…"}},
+	} {
+		u.follow(t, s)
+	}
 }

@@ -11,18 +11,11 @@ import (
 
 // Target is a host with the way to log in to it.
 type Target struct {
-	Route Route
-	Key   string // identifies the connections that may serve the target; "" is the name of the route
+	Key string // identifies the connections that may serve the target
+	// Route returns the way to the host. It is called for a new connection only, because it starts a process.
+	Route func(ctx context.Context) (Route, error)
 	// Login returns the login and the time at which it expires, for example that of a certificate.
 	Login func(ctx context.Context) (Login, time.Time, error)
-}
-
-// poolKey returns the name of the connection of a target.
-func (t Target) poolKey() string {
-	if t.Key != "" {
-		return t.Key
-	}
-	return t.Route.Name
 }
 
 // renewBefore is the time before the expiry of a login at which a new connection replaces the kept one.
@@ -63,7 +56,7 @@ func (p *Pool) Run(ctx context.Context, t Target, cmd Command) (Result, error) {
 		res, err := k.client.Run(ctx, cmd)
 		var network *networkError
 		broken := err != nil && (errors.As(err, &network) || bailey.KindOf(err) == bailey.Unavailable)
-		p.releaseConn(t.poolKey(), k, broken)
+		p.releaseConn(t.Key, k, broken)
 		if broken && !res.Sent && !fresh && attempt == 1 && ctx.Err() == nil {
 			continue
 		}
@@ -73,7 +66,7 @@ func (p *Pool) Run(ctx context.Context, t Target, cmd Command) (Result, error) {
 
 // acquireConn returns a connection, and whether it is new.
 func (p *Pool) acquireConn(ctx context.Context, t Target) (*kept, bool, error) {
-	name := t.poolKey()
+	name := t.Key
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -115,10 +108,15 @@ func (p *Pool) acquireConn(ctx context.Context, t Target) (*kept, bool, error) {
 
 // openConn makes the connection of k.
 func (p *Pool) openConn(ctx context.Context, t Target, k *kept) {
-	login, expires, err := t.Login(ctx)
 	var client *Client
+	route, err := t.Route(ctx)
+	var login Login
+	var expires time.Time
 	if err == nil {
-		client, err = p.Dialer.Dial(ctx, t.Route, login)
+		login, expires, err = t.Login(ctx)
+	}
+	if err == nil {
+		client, err = p.Dialer.Dial(ctx, route, login)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

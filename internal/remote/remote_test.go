@@ -64,7 +64,7 @@ func target(t *testing.T, h *sshhost.Host, name string) Target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Target{Route: r, Login: func(context.Context) (Login, time.Time, error) {
+	return Target{Key: name, Route: func(context.Context) (Route, error) { return r, nil }, Login: func(context.Context) (Login, time.Time, error) {
 		login, _ := PersonLogin(r)
 		return login, time.Time{}, nil
 	}}
@@ -238,7 +238,10 @@ func TestHostKeys(t *testing.T) {
 		"refused the login of person2": func(_ *Route, l *Login) { l.User = "person2" },
 		"there is no SSH key":          func(r *Route, l *Login) { r.Identities = nil; *l, _ = PersonLogin(*r) },
 	} {
-		r := target(t, h, "web").Route
+		r, err := target(t, h, "web").Route(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
 		login, _ := PersonLogin(r)
 		change(&r, &login)
 		c, err := d.Dial(t.Context(), r, login)

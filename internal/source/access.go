@@ -25,42 +25,28 @@ type Access struct {
 }
 
 // targetFor returns the way to a host, with a certificate that carries the request of the shell.
-func (a *Access) targetFor(
-	ctx context.Context,
-	h Host,
-	pinned []ssh.PublicKey,
-	r readonlyshell.Request,
-) (remote.Target, error) {
-	route, err := remote.Resolver{Config: h.SSHConfig}.Route(ctx, h.Name)
-	if err != nil {
-		return remote.Target{}, err
-	}
+func (a *Access) targetFor(h Host, pinned []ssh.PublicKey, r readonlyshell.Request) remote.Target {
 	options := strings.Fields(r.Command(ShellPath))[1:]
-	return remote.Target{Route: route, Key: h.Name + " " + strings.Join(options, " "),
+	key := h.Name + " " + strings.Join(options, " ")
+	return remote.Target{Key: key,
+		Route: func(ctx context.Context) (remote.Route, error) {
+			return remote.Resolver{Config: h.SSHConfig}.Route(ctx, h.Name)
+		},
 		Login: func(ctx context.Context) (remote.Login, time.Time, error) {
-			c, err := a.Credentials.Get(
-				ctx,
-				sshca.Target{Principal: sshca.ReadOnly, Name: sshca.PathName(h.Name + " " + strings.Join(options, " ")),
-					Identity: sshca.Identity{
-						User:    sshca.PathName(a.User),
-						VM:      sshca.PathName(h.Name),
-						Sandbox: "source",
-					}, ShellOptions: options},
-			)
+			c, err := a.Credentials.Get(ctx, sshca.Target{Principal: sshca.ReadOnly, Name: sshca.PathName(key),
+				Identity:     sshca.Identity{User: sshca.PathName(a.User), VM: sshca.PathName(h.Name), Sandbox: "source"},
+				ShellOptions: options})
 			if err != nil {
 				return remote.Login{}, time.Time{}, err
 			}
 			return remote.Login{User: Account, Pinned: pinned,
 				Signers: func() ([]ssh.Signer, error) { return []ssh.Signer{c.Signer}, nil }}, c.Certificate.Expires, nil
-		}}, nil
+		}}
 }
 
 // Status logs in to a host and returns what its shell reports.
 func (a *Access) Status(ctx context.Context, h Host, pinned []ssh.PublicKey) (s readonlyshell.Status, err error) {
-	t, err := a.targetFor(ctx, h, pinned, readonlyshell.Request{WithoutLandlock: h.WithoutLandlock})
-	if err != nil {
-		return s, err
-	}
+	t := a.targetFor(h, pinned, readonlyshell.Request{WithoutLandlock: h.WithoutLandlock})
 	var out, log bytes.Buffer
 	res, err := a.Pool.Run(
 		ctx,

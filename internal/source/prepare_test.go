@@ -44,6 +44,7 @@ var buildShell = sync.OnceValues(func() ([]byte, error) {
 type bench struct {
 	*sshhost.Host
 	access  *Access
+	key     ed25519.PrivateKey // of the authority
 	trusted []byte
 	person  *remote.Client
 	steps   []string // that were reported, with their results
@@ -58,6 +59,7 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.key = key
 	b.access, b.trusted = newAccess(t, key, time.Now)
 	r, err := remote.Resolver{Config: b.Config}.Route(t.Context(), "web")
 	if err != nil {

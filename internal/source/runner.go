@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
+	"unicode"
 
 	"bailey"
 	"bailey/internal/readonly"
@@ -15,7 +15,7 @@ import (
 	"bailey/internal/remote"
 )
 
-// Runner runs calls on source hosts. The arguments of a job are the verb (run, read or list), the host, and the command
+// Runner runs calls on source hosts. The arguments of a job are the verb (run, read, list or request), the host, and the command
 // line or the path.
 type Runner struct {
 	bailey.PlainRunner
@@ -40,25 +40,33 @@ func (r *Runner) Plan(_ context.Context, job bailey.Job) (bailey.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := readonly.Check(line, readonly.Options{})
-	if !v.Accepted() {
+	v := readonly.Verdict{Text: line}
+	request := readonlyshell.Request{WithoutLandlock: h.WithoutLandlock}
+	if job.Args[0] == "request" {
+		if strings.ContainsFunc(line, func(c rune) bool { return !unicode.IsPrint(c) }) || len(line) > readonly.MaxLine {
+			return nil, bailey.Invalid.Errorf("write one line of printable characters",
+				"the requested line has a control character, or more than %d bytes", readonly.MaxLine)
+		}
+		request.Approved = readonlyshell.Digest(line)
+	} else if v = readonly.Check(line, readonly.Options{}); !v.Accepted() {
 		return nil, bailey.Denied.New("the command does not only read: "+v.Reason, v.Hint)
 	}
 	timeout := job.Timeout
 	if timeout == 0 {
 		timeout = bailey.DefaultTimeout
 	}
-	return newHostRun(r, h, v, timeout), nil
+	request.Timeout = timeout
+	return newHostRun(r, h, v, request), nil
 }
 
 // lineOf returns the command line of a verb.
 func lineOf(verb, text string) (string, error) {
-	if verb != "run" && !strings.HasPrefix(text, "/") {
+	if verb != "run" && verb != "request" && !strings.HasPrefix(text, "/") {
 		return "", bailey.Invalid.Errorf("write an absolute path, for example /var/log/syslog", "the path %q is not absolute", text)
 	}
 	quoted := "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 	switch verb {
-	case "run":
+	case "run", "request":
 		return text, nil
 	case "read":
 		return "cat -- " + quoted, nil
@@ -74,14 +82,18 @@ type hostRun struct {
 	runner  *Runner
 	host    Host
 	line    string
-	timeout time.Duration
+	request readonlyshell.Request
 	cage    bailey.Cage
 }
 
 // newHostRun describes the run: its plan names the host, its labels, and each command of the line.
-func newHostRun(r *Runner, h Host, v readonly.Verdict, timeout time.Duration) *hostRun {
+func newHostRun(r *Runner, h Host, v readonly.Verdict, request readonlyshell.Request) *hostRun {
 	var text strings.Builder
-	layers := []string{"validator", "certificate", readonlyshell.Name, "account"}
+	first := "validator"
+	if request.Approved != "" {
+		first = "approved-line"
+	}
+	layers := []string{first, "certificate", readonlyshell.Name, "account"}
 	if h.LandlockABI > 0 {
 		layers = append(layers, "landlock")
 	}
@@ -96,18 +108,18 @@ func newHostRun(r *Runner, h Host, v readonly.Verdict, timeout time.Duration) *h
 	for _, l := range h.Labels {
 		add("", "label %q", l)
 	}
-	add("validator", "line %q", v.Text)
+	add(first, "line %q", v.Text)
 	for _, c := range v.Commands {
 		add("validator", "command %q network %t", append([]string{c.Name}, c.Args...), c.Network)
 	}
-	add(readonlyshell.Name, "timeout %v", timeout)
+	add(readonlyshell.Name, "force-command %q", request.Command(ShellPath))
 	sum := sha256.Sum256([]byte(text.String()))
 	cage := bailey.Cage{Kind: "host", Enforced: h.LandlockABI > 0, Layers: layers, Labels: h.Labels,
 		Plan: text.String(), PlanLayers: lines, PlanDigest: hex.EncodeToString(sum[:])}
 	if h.LandlockABI == 0 {
 		cage.Absent = []string{"landlock"}
 	}
-	return &hostRun{runner: r, host: h, line: v.Text, timeout: timeout, cage: cage}
+	return &hostRun{runner: r, host: h, line: v.Text, request: request, cage: cage}
 }
 
 // Cage returns the layers on the host.
@@ -127,11 +139,8 @@ func (r *hostRun) Start(ctx context.Context, _ bailey.Lent, s bailey.Streams) (b
 	if err != nil {
 		return fail(err)
 	}
-	t, err := access.targetFor(ctx, r.host, pinned, readonlyshell.Request{WithoutLandlock: r.host.WithoutLandlock, Timeout: r.timeout})
-	if err != nil {
-		return fail(err)
-	}
-	res, err := access.Pool.Run(ctx, t, remote.Command{Line: r.line, Stdout: orDiscard(s.Stdout), Stderr: orDiscard(s.Stderr), Timeout: r.timeout})
+	t := access.targetFor(r.host, pinned, r.request)
+	res, err := access.Pool.Run(ctx, t, remote.Command{Line: r.line, Stdout: orDiscard(s.Stdout), Stderr: orDiscard(s.Stderr), Timeout: r.request.Timeout})
 	switch {
 	case err != nil && !res.Sent:
 		return fail(err)

@@ -2,6 +2,7 @@ package direct
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"debug/elf"
@@ -496,13 +497,19 @@ func (a *commands) sourceDoctorVerb() *cobra.Command {
 
 func (a *commands) sourceRunVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "run HOST COMMAND...", Short: "Run a command that only reads on a host, through the gate",
+		Use: "run HOST[,HOST] COMMAND...", Short: "Run a command that only reads on a host, through the gate",
 		Long: `Run a command that only reads on a prepared host. It is the call source.run: decided by policy, and recorded in a
-receipt. Quote a line with pipes: bailey source run web1 'ps aux | grep nginx'.`,
+receipt. Quote a line with pipes: bailey source run web1 'ps aux | grep nginx'.
+
+For several hosts, one call for each runs at the same time; the exit code is that of the first that failed.`,
 		Example: "  bailey source run web1 uptime\n  bailey source run web1 'journalctl -u nginx | tail -n 20'",
 		Args:    cobra.MinimumNArgs(2), PreRun: a.Warn,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.callHost(cmd.Context(), "source.run", args[0], "command", strings.Join(args[1:], " "))
+			line := strings.Join(args[1:], " ")
+			if hosts := strings.Split(args[0], ","); len(hosts) > 1 {
+				return a.callHosts(cmd.Context(), hosts, line)
+			}
+			return a.callHost(cmd.Context(), "source.run", args[0], "command", line)
 		},
 	}
 	cmd.Flags().SetInterspersed(false) // options after the host are those of the command
@@ -522,3 +529,51 @@ func (a *commands) sourceReadVerb() *cobra.Command {
 func (a *commands) callHost(ctx context.Context, id bailey.CapabilityID, host, name, value string) error {
 	return a.MakeCall(ctx, localapi.CallQuery{Capability: id, Text: true, Input: map[string]any{"host": host, name: value}}, false)
 }
+
+// maxParallelHosts bounds the calls that run at the same time.
+const maxParallelHosts = 8
+
+// callHosts makes one call for each host, and prints their outputs in the order of the hosts.
+func (a *commands) callHosts(ctx context.Context, hosts []string, line string) error {
+	outputs, errs := make([]hostOutput, len(hosts)), make([]error, len(hosts))
+	limit := make(chan struct{}, maxParallelHosts)
+	var wg sync.WaitGroup
+	for i, host := range hosts {
+		wg.Go(func() {
+			limit <- struct{}{}
+			defer func() { <-limit }()
+			app := *a.App
+			app.Stdout, app.Stderr = &outputs[i].out, &outputs[i].log
+			errs[i] = (&commands{&app}).callHost(ctx, "source.run", host, "command", line)
+		})
+	}
+	wg.Wait()
+	for i := range hosts {
+		if !a.JSON {
+			fmt.Fprintf(a.Stdout, "== %s\n", terminal.Shown(hosts[i]))
+		}
+		if _, err := outputs[i].out.WriteTo(a.Stdout); err != nil {
+			return err
+		}
+		if _, err := outputs[i].log.WriteTo(a.Stderr); err != nil {
+			return err
+		}
+		var code cli.Exit
+		if errs[i] != nil && !errors.As(errs[i], &code) {
+			a.PrintError(errs[i])
+		}
+	}
+	for _, err := range errs {
+		if err != nil {
+			var code cli.Exit
+			if errors.As(err, &code) {
+				return err
+			}
+			return cli.Exit(1)
+		}
+	}
+	return nil
+}
+
+// hostOutput is what one call printed.
+type hostOutput struct{ out, log bytes.Buffer }
