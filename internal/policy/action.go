@@ -23,6 +23,7 @@ type Action struct {
 	Waivers       []string        // restrictions of the tool cage that its manifest waives
 	Home          string          // use of a HOME kept for the project: fetches, builds, or "" for none
 	Own           bool            // agents run it themselves and ask their person themselves
+	Host          bool            // it acts on a source host, not on this machine
 }
 
 // class is one way to group actions. Each value forms the group "<name>:<value>".
@@ -42,6 +43,12 @@ func actionClasses() []class {
 				return "none"
 			}
 			return a.Waivers[0]
+		}},
+		{"target", []string{"local", "host"}, func(a Action) string {
+			if a.Host {
+				return "host"
+			}
+			return local
 		}},
 		{"home", []string{"none", "builds", "fetches"}, func(a Action) string { return cmp.Or(a.Home, "none") }},
 	}
