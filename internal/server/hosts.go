@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,12 @@ type hostAccess struct {
 
 func newHostAccess(home localapi.Home) *hostAccess {
 	return &hostAccess{home: home, pool: &remote.Pool{Now: time.Now}}
+}
+
+// hasPrepared reports whether agents can read a host.
+func (a *hostAccess) hasPrepared() bool {
+	hosts, err := (&source.Registry{Dir: string(a.home)}).List()
+	return err == nil && slices.ContainsFunc(hosts, source.Host.Prepared)
 }
 
 // newHostRunner returns the runner of calls on source hosts.

@@ -401,7 +401,7 @@ func (d mcpBackend) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
 	for _, m := range d.s.shelf.Present() {
 		// agents have their own tools for the capabilities of [pack.Agent]
 		if m.Isolation == pack.Agent || rules.Never(m.ID, p.Agent) || d.s.agents.Allows(p, m.ID) != nil ||
-			d.s.hasMissingService(m) {
+			m.Isolation == pack.Host && !d.s.hosts.hasPrepared() || d.s.hasMissingService(m) {
 			continue
 		}
 		tools = append(tools, mcp.Tool{
