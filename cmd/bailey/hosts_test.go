@@ -39,12 +39,20 @@ func TestHostsGuide(t *testing.T) {
 	}
 	u.walk(t, "docs/hosts.md")
 	for _, s := range []step{
-		{words: "BAILEY_OPERATOR=1 bailey source add web1 --label env=test --yes"},
-		{words: "BAILEY_OPERATOR=1 bailey source prepare web1 --yes"},
+		{words: "bailey source discover --json", prints: []string{`…"name":"web1"…`}},
+		{words: "BAILEY_OPERATOR=1 bailey source add web1 --label env=test --yes --json", prints: []string{`{"name":"web1"…`}},
+		{words: "BAILEY_OPERATOR=1 bailey source prepare web1 --yes --json", prints: []string{`…"host_keys":["ssh-ed25519…`}},
+		{words: "bailey source list --json", prints: []string{`…"name":"web1"…`}},
+		{words: "bailey source show web1 --json", prints: []string{`…"labels":["env=test"]…`}},
+		{words: "bailey source doctor web1 --json", prints: []string{`…"landlock_abi":…`}},
+		{words: "bailey source read web1 /etc/hostname --json", prints: []string{`…"ok":true…`}},
+		{words: "bailey source run --json web1 id", prints: []string{`…"ok":true…`}},
 		{words: "bailey source run web1,web1 id -un", prints: []string{"== web1", "bailey-readonly", "== web1", "bailey-readonly"}},
 		{words: "bailey source run web1,other id -un", exit: 126, prints: []string{"== web1", "bailey-readonly", "== other", "…is not a source host"}},
 		{words: "bailey run source.request -i host=web1 -i command='for i in 1 2; do date; done' -i reason=test", exit: 2,
 			prints: []string{"…a person must approve this line…"}},
+		{words: "BAILEY_OPERATOR=1 bailey source unprepare web1 --yes --json", prints: []string{`…"name":"web1"…`}},
+		{words: "BAILEY_OPERATOR=1 bailey source remove web1 --yes --json", prints: []string{`{"name":"web1"…`}},
 	} {
 		u.follow(t, s)
 	}
