@@ -29,8 +29,8 @@ const StatusLine = Name + " --status"
 
 // Exit codes of the shell itself. A message on standard error begins with the name of the program.
 const (
-	ExitOutput  = 123 // the output exceeded its limit, and the command was ended
-	ExitTimeout = 124 // the time was over, and the command was ended
+	ExitOutput  = 120 // the output exceeded its limit, and the command was ended
+	ExitTimeout = 121 // the time was over, and the command was ended
 	ExitFailed  = 125 // a limit could not be set up; the command was not started
 	ExitRefused = 126 // the line was refused; nothing was started
 )

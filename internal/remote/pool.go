@@ -91,7 +91,7 @@ func (p *Pool) acquireConn(ctx context.Context, t Target) (*kept, bool, error) {
 	}
 	p.mu.Unlock()
 	if fresh {
-		p.openConn(ctx, t, k)
+		go p.openConn(context.WithoutCancel(ctx), t, k) // others may wait for it when this caller is gone
 	}
 	select {
 	case <-k.ready:
@@ -126,6 +126,9 @@ func (p *Pool) openConn(ctx context.Context, t Target, k *kept) {
 	}
 	k.client, k.expires, k.err = client, expires, err
 	close(k.ready)
+	if k.users == 0 { // all callers have left
+		p.dropLocked(t.Key, k)
+	}
 }
 
 // releaseConn returns a connection. A broken one is not used again.
@@ -140,7 +143,7 @@ func (p *Pool) releaseConn(name string, k *kept, broken bool) {
 		return
 	}
 	if k.stale {
-		k.client.Close()
+		p.closeStale(k)
 		return
 	}
 	idle := p.Idle
@@ -161,10 +164,12 @@ func (p *Pool) dropLocked(name string, k *kept) {
 	if p.conns[name] == k {
 		delete(p.conns, name)
 	}
-	if k.stale {
-		return
-	}
 	k.stale = true
+	p.closeStale(k)
+}
+
+// closeStale closes a connection that no command uses. The caller holds mu.
+func (p *Pool) closeStale(k *kept) {
 	if k.users == 0 && k.client != nil {
 		k.client.Close()
 	}

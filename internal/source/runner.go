@@ -41,7 +41,8 @@ func (r *Runner) Plan(_ context.Context, job bailey.Job) (bailey.Run, error) {
 		return nil, err
 	}
 	v := readonly.Verdict{Text: line}
-	request := readonlyshell.Request{WithoutLandlock: h.WithoutLandlock}
+	// If the kernel enforced Landlock at the preparation, the receipt says so, and the shell must refuse a kernel without.
+	request := readonlyshell.Request{WithoutLandlock: h.WithoutLandlock && h.LandlockABI == 0}
 	if job.Args[0] == "request" {
 		if strings.ContainsFunc(line, func(c rune) bool { return !unicode.IsPrint(c) }) || len(line) > readonly.MaxLine {
 			return nil, bailey.Invalid.Errorf("write one line of printable characters",
