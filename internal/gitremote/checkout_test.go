@@ -174,7 +174,8 @@ func TestWorktrees(t *testing.T) {
 
 // FuzzParseLikeGit checks that a text that is accepted has the settings that git reads.
 func FuzzParseLikeGit(f *testing.F) {
-	for _, text := range []string{"", "[a]\nb=c", "[a \"b\\\"c\"] d = \"e ; f\" g \\\n h # i", "[a.B]\nc\n[a]\nd = \\n\\t", "\ufeff[x]\r\ny=z\r\n", "[a \"b\"]\n1=2", "[a]b=c\\\\"} {
+	for _, text := range []string{"", "[a]\nb=c", "[a \"b\\\"c\"] d = \"e ; f\" g \\\n h # i", "[a.B]\nc\n[a]\nd = \\n\\t", "\ufeff[x]\r\ny=z\r\n", "[a \"b\"]\n1=2", "[a]b=c\\\\",
+		"[0]A=\"#\" 0 \"\"", "[a]b=c \\\n\n", "[a]b=\"\" c"} {
 		f.Add(text)
 	}
 	ktest.Require(f, "git")

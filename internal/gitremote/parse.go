@@ -194,11 +194,10 @@ func (p *parser) readVariable() (key, value string, bare bool, err error) {
 // readValue reads a value up to the end of its line. Quotes and backslashes have the meaning that git gives them.
 func (p *parser) readValue(key string) (string, error) {
 	var b strings.Builder
-	quoted, blanks := false, ""
-	write := func(c byte) {
+	quoted, blanks := false, "" // blanks count unless nothing but blanks or a comment follows
+	keepBlanks := func() {
 		b.WriteString(blanks)
 		blanks = ""
-		b.WriteByte(c)
 	}
 	for p.at < len(p.text) {
 		c := p.text[p.at]
@@ -216,15 +215,18 @@ func (p *parser) readValue(key string) (string, error) {
 				blanks += string(c)
 			}
 		case c == '"':
+			keepBlanks()
 			quoted = !quoted
 		case c == '\\':
-			if err := p.readEscape(key, write); err != nil {
+			keepBlanks()
+			if err := p.readEscape(key, &b); err != nil {
 				return "", err
 			}
 		case c < ' ' && c != '\t' || c == 0x7f:
 			return "", p.faultError("the value of %s holds a control character", key)
 		default:
-			write(c)
+			keepBlanks()
+			b.WriteByte(c)
 		}
 		p.at++
 	}
@@ -235,7 +237,7 @@ func (p *parser) readValue(key string) (string, error) {
 }
 
 // readEscape reads a backslash and what follows. The parser stays on the last byte of both.
-func (p *parser) readEscape(key string, write func(byte)) error {
+func (p *parser) readEscape(key string, value *strings.Builder) error {
 	p.at++
 	if p.at == len(p.text) {
 		return p.faultError("the value of %s ends with a backslash", key)
@@ -244,13 +246,13 @@ func (p *parser) readEscape(key string, write func(byte)) error {
 	case '\n':
 		p.line++ // the value goes on in the next line
 	case 't':
-		write('\t')
+		value.WriteByte('\t')
 	case 'n':
-		write('\n')
+		value.WriteByte('\n')
 	case 'b':
-		write('\b')
+		value.WriteByte('\b')
 	case '\\', '"':
-		write(c)
+		value.WriteByte(c)
 	default:
 		return p.faultError("the value of %s has an escape that git does not know", key)
 	}
