@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -158,7 +159,7 @@ func (p tree) longTests(which, dir string, flags ...string) func(context.Context
 
 func (c *checks) raceTests(pkgs []string) func(context.Context, *report) error {
 	return func(ctx context.Context, r *report) error {
-		return c.runTests(ctx, r, goTest{packages: pkgs, flags: []string{"-count=1", "-race", "-vet=off", "-timeout=20m", "-skip=" + unraced}, as: " (race detector)"})
+		return c.runTests(ctx, r, goTest{packages: pkgs, flags: []string{"-count=1", "-race", "-vet=off", "-p=3", "-timeout=20m", "-skip=" + unraced}, as: " (race detector)"})
 	}
 }
 
@@ -299,21 +300,57 @@ func (c *checks) runShort(ctx context.Context, r *report) error {
 // building.
 const fuzzing, soaking = 16 * time.Minute, 2 * time.Minute
 
+// A fuzzTarget is a fuzz target and a function that builds the test program of its package, once for all targets.
+type fuzzTarget struct {
+	pkg, name string
+	build     func() (string, error)
+}
+
+func (c *checks) buildFuzz(ctx context.Context, dir, pkg string) (string, error) {
+	program := filepath.Join(dir, strings.ReplaceAll(pkg, "/", "-"))
+	return program, c.runChecked(ctx, nil, "go", "test", "-c", "-vet=off", "-fuzz=.", "-o="+program, pkg)
+}
+
+// fuzz runs a target for a while and returns its output if it failed. Inputs that it finds are kept in Go's cache, as by
+// go test.
+func (c *checks) fuzz(ctx context.Context, f fuzzTarget, d time.Duration) string {
+	program, err := f.build()
+	if err != nil {
+		return err.Error()
+	}
+	cache, err := c.commandOutput(ctx, "go", "env", "GOCACHE")
+	if err != nil {
+		return err.Error()
+	}
+	cmd := exec.CommandContext(ctx, program, "-test.run=^$", "-test.parallel=1", "-test.fuzz=^"+f.name+"$", "-test.fuzztime="+d.String(),
+		"-test.fuzzcachedir="+filepath.Join(strings.TrimSpace(cache), "fuzz", f.pkg))
+	cmd.Dir = filepath.Join(c.dir, f.pkg[strings.Index(f.pkg+"/", "/"):])
+	if out, err := cmd.CombinedOutput(); err != nil && !timeWasUp(string(out)) {
+		return cmp.Or(string(out), err.Error())
+	}
+	return ""
+}
+
 // runFuzz divides the time among all fuzz targets, then runs the soak tests.
 func (c *checks) runFuzz(ctx context.Context, r *report) error {
 	out, err := c.commandOutput(ctx, "go", "test", "-list=^Fuzz", "./...")
 	if err != nil {
 		return err
 	}
-	type target struct{ pkg, name string }
-	var targets []target
+	dir, err := os.MkdirTemp("", "fuzz-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var targets []fuzzTarget
 	var names []string
 	for line := range strings.Lines(out) {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, "Fuzz") {
 			names = append(names, line)
 		} else if words := strings.Fields(line); len(words) > 1 && words[0] == "ok" {
+			build := sync.OnceValues(func() (string, error) { return c.buildFuzz(ctx, dir, words[1]) })
 			for _, n := range names {
-				targets = append(targets, target{words[1], n})
+				targets = append(targets, fuzzTarget{words[1], n, build})
 			}
 			names = nil
 		}
@@ -329,11 +366,7 @@ func (c *checks) runFuzz(ctx context.Context, r *report) error {
 	for i, f := range targets {
 		lanes.Go(func() error {
 			fmt.Fprintf(c.out, "%d of %d, %v: %s %s\n", i+1, len(targets), each, f.pkg, f.name)
-			cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-vet=off", "-parallel=1", "-fuzz=^"+f.name+"$", "-fuzztime="+each.String(), f.pkg)
-			cmd.Dir = c.dir
-			if out, err := cmd.CombinedOutput(); err != nil && !timeWasUp(string(out)) {
-				outputs[i] = cmp.Or(string(out), err.Error())
-			}
+			outputs[i] = c.fuzz(ctx, f, each)
 			return nil
 		})
 	}
