@@ -298,7 +298,7 @@ func (c *checks) runShort(ctx context.Context, r *report) error {
 
 // fuzzing and soaking are the total durations of all fuzz targets, on all processors, and of the soak tests, without
 // building.
-const fuzzing, soaking = 16 * time.Minute, 2 * time.Minute
+const fuzzing, soaking = 15 * time.Minute, 2 * time.Minute
 
 // A fuzzTarget is a fuzz target and a function that builds the test program of its package, once for all targets.
 type fuzzTarget struct {
