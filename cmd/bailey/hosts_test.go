@@ -51,6 +51,8 @@ func TestHostsGuide(t *testing.T) {
 		{words: "bailey source run web1,other id -un", exit: 126, prints: []string{"== web1", "bailey-readonly", "== other", "…is not a source host"}},
 		{words: "bailey run source.request -i host=web1 -i command='for i in 1 2; do date; done' -i reason=test", exit: 2,
 			prints: []string{"…a person must approve this line…"}},
+		{words: "go install ./cmd/bailey-bench"},
+		{words: "bailey bench source --host web1 -n 5 --json", prints: []string{`…"name":"exec","n":5,…"name":"connect","n":5,…`}},
 		{words: "BAILEY_OPERATOR=1 bailey source unprepare web1 --yes --json", prints: []string{`…"name":"web1"…`}},
 		{words: "BAILEY_OPERATOR=1 bailey source remove web1 --yes --json", prints: []string{`{"name":"web1"…`}},
 	} {

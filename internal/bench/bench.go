@@ -51,7 +51,8 @@ to a separate ledger, in a temporary directory on the disk of TMPDIR.`,
 	call.Flags().IntVarP(&n, "n", "n", 300, "number of calls")
 	cmd.AddCommand(call, a.benchLedgerVerb(), a.benchVerifyVerb(), a.benchRedactVerb(), a.benchJailVerb(),
 		a.benchPolicyVerb(), a.benchBrokerVerb(),
-		a.benchApprovalsVerb(), a.benchEgressVerb(), a.benchJudgeVerb(), a.benchShimVerb(), a.benchHookVerb(), a.benchMCPVerb())
+		a.benchApprovalsVerb(), a.benchEgressVerb(), a.benchJudgeVerb(), a.benchShimVerb(), a.benchHookVerb(), a.benchMCPVerb(),
+		a.benchSourceVerb())
 	cli.Groups(cmd)
 	return cmd
 }
