@@ -209,18 +209,18 @@ func benchHost(ctx context.Context, name string, n int) ([]Row, error) {
 	}
 	defer b.disk.Close()
 	defer b.endMaster()
-	return b.measure(ctx, n)
+	return b.measureRows(ctx, n)
 }
 
-// measure runs all ways in turn.
-func (b *hostBench) measure(ctx context.Context, n int) ([]Row, error) {
+// measureRows runs all ways in turn.
+func (b *hostBench) measureRows(ctx context.Context, n int) ([]Row, error) {
 	master := []string{"-o", "ControlMaster=auto", "-o", "ControlPersist=60", "-o", "ControlPath=" + b.controlPath()}
 	for i := range n + 1 { // the first turn opens the kept connections
 		err := errors.Join(
-			recordTime(b.times, "exec", func() error { return b.call(ctx) }),
+			recordTime(b.times, "exec", func() error { return b.callGate(ctx) }),
 			recordTime(b.times, "master", func() error { return b.runSSH(ctx, master...) }),
 			recordTime(b.times, "sync", b.syncTwice),
-			recordTime(b.times, "connect", func() error { return b.connect(ctx) }),
+			recordTime(b.times, "connect", func() error { return b.callAnew(ctx) }),
 			recordTime(b.times, "ssh", func() error { return b.runSSH(ctx, "-o", "ControlPath=none") }), ctx.Err())
 		if err != nil {
 			return nil, err
@@ -304,8 +304,8 @@ func (b *hostBench) shellOptions() []string {
 	return nil
 }
 
-// call makes a call through the gate.
-func (b *hostBench) call(ctx context.Context) error {
+// callGate makes a call through the gate.
+func (b *hostBench) callGate(ctx context.Context) error {
 	return b.gateway.Gate.Do(
 		ctx,
 		bailey.Call{Capability: "source.run", Input: map[string]any{"host": b.host.Name, "command": hostLine},
@@ -313,12 +313,21 @@ func (b *hostBench) call(ctx context.Context) error {
 	).Err
 }
 
-// connect runs the line on a new connection, with a new certificate.
-func (b *hostBench) connect(ctx context.Context) error {
+// newAccess returns the login of the gateway, with a new authority.
+func (b *hostBench) newAccess(pool *remote.Pool) (*source.Access, error) {
+	authority, err := server.OpenHostAuthority(localapi.Home(b.dir), nil)
+	if err != nil {
+		return nil, err
+	}
+	return authority.OpenAccess(pool)
+}
+
+// callAnew runs the line on a new connection, with a new certificate.
+func (b *hostBench) callAnew(ctx context.Context) error {
 	pool := &remote.Pool{Now: time.Now}
 	defer pool.Close()
 	runner := &source.Runner{Registry: &source.Registry{Dir: b.dir},
-		Access: func() (*source.Access, error) { return source.NewAccess(b.key, pool, "bench") }}
+		Access: func() (*source.Access, error) { return b.newAccess(pool) }}
 	run, err := runner.Plan(ctx, bailey.Job{Args: []string{"run", b.host.Name, hostLine}})
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ type Make func(decode func(into any) error, dir string) (a Adapter, summary stri
 // Adapters returns the adapters of this program, by the name that tables and questions use.
 func Adapters() map[string]Make {
 	return map[string]Make{"env": makeEnv, "literal": makeLiteral, "file": makeFile, "token": makeToken,
-		"kubectl": makeKubectl}
+		"kubectl": makeKubectl, "ssh": makeSSH}
 }
 
 // adapterNames returns the sorted names as a list for an error message.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,13 +19,13 @@ import (
 // event is a line of the journal. It must not contain a value.
 type event struct {
 	At    time.Time `json:"at"`
-	Event string    `json:"event"` // start, apply, lend, end, key, sign
+	Event string    `json:"event"` // start, apply, lend, end, key, sign, certify
 
 	Program string   `json:"program,omitempty"` // start
 	Digest  string   `json:"digest,omitempty"`  // apply: digest of the table
 	Table   []string `json:"table,omitempty"`   // apply: contents of the table
 
-	Leases     []entry  `json:"leases,omitempty"` // lend
+	Leases     []entry  `json:"leases,omitempty"` // lend; certify: serial, lease, identity and end of the certificate
 	Receipt    string   `json:"receipt,omitempty"`
 	Capability string   `json:"capability,omitempty"`
 	UID        *int     `json:"uid,omitempty"`
@@ -144,7 +145,7 @@ func (j *journal) replayLines(name string) (int64, error) {
 }
 
 func isKnownEvent(name string) bool {
-	return name == "start" || name == "apply" || name == "lend" || name == "end" || name == "key" || name == "sign"
+	return slices.Contains([]string{"start", "apply", "lend", "end", "key", "sign", "certify"}, name)
 }
 
 func (j *journal) applyEvent(e event) {

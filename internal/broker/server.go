@@ -360,6 +360,12 @@ func (l *clientConn) handleMessage(kind byte, payload []byte) (out any, values [
 	case askSign:
 		out, err = l.signText(a)
 		return out, nil, err
+	case askCertify:
+		out, err = l.certifyKey(a)
+		return out, nil, err
+	case askTrusted:
+		out, err = l.trustedKeys(a)
+		return out, nil, err
 	}
 	return nil, nil, bailey.Invalid.Errorf("install gateway and broker of one version of bailey",
 		"unknown message of kind %q", kind)

@@ -277,7 +277,7 @@ func readEntry(r rawValue, dir string, adapters map[string]Make) (e Entry, err e
 		return e, positionError(err)
 	}
 	e.TTL = bailey.DefaultTimeout
-	approval := false
+	approval, ttl := false, false
 	for key, part := range parts {
 		switch {
 		case part.decode == nil:
@@ -286,6 +286,7 @@ func readEntry(r rawValue, dir string, adapters map[string]Make) (e Entry, err e
 			err = positionError(part.decode(&e.Scope))
 		case key == "ttl":
 			e.TTL, err = readTTL(part)
+			ttl = true
 		case key == "approval":
 			e.Approval, err = readApproval(part)
 			approval = true
@@ -315,7 +316,10 @@ func readEntry(r rawValue, dir string, adapters map[string]Make) (e Entry, err e
 	case len(e.Scope) > maxWord || !isPrintable(e.Scope):
 		return e, fmt.Errorf("scope must be one line of at most %d bytes", maxWord)
 	}
-	return e, nil
+	if e.Adapter == "ssh" {
+		err = checkSSHLease(&e, ttl)
+	}
+	return e, err
 }
 
 func readTTL(r rawValue) (time.Duration, error) {

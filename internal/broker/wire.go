@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,17 +26,19 @@ const (
 
 // The kinds of frames.
 const (
-	askHello  = 'h'
-	askScope  = 's'
-	askLend   = 'l'
-	askReturn = 'r'
-	askApply  = 'a'
-	askMake   = 'm'
-	askKeys   = 'k'
-	askSign   = 'g'
-	answerOK  = 'o'
-	answerErr = 'x'
-	aValue    = 'v'
+	askHello   = 'h'
+	askScope   = 's'
+	askLend    = 'l'
+	askReturn  = 'r'
+	askApply   = 'a'
+	askMake    = 'm'
+	askKeys    = 'k'
+	askSign    = 'g'
+	askCertify = 'c'
+	askTrusted = 't'
+	answerOK   = 'o'
+	answerErr  = 'x'
+	aValue     = 'v'
 )
 
 // brokerRequest contains all fields that a client may send. The kind of the frame determines which of them are used.
@@ -49,6 +52,8 @@ type brokerRequest struct {
 	IDs        []string `json:"ids,omitempty"`
 	Digest     string   `json:"digest,omitempty"`
 	Key        string   `json:"key,omitempty"` // public half, in hex
+	Host       string   `json:"host,omitempty"`
+	Options    []string `json:"options,omitempty"` // of the read-only shell
 }
 
 type want struct {
@@ -92,6 +97,16 @@ type (
 	}
 	signature struct {
 		Signature string `json:"signature"` // base64
+	}
+)
+
+// Answers about certificates for source hosts.
+type (
+	certified struct {
+		Certificate string `json:"certificate"` // one line, as in a file KEY-cert.pub
+	}
+	trusted struct {
+		Keys string `json:"keys"` // lines of authorized_keys
 	}
 )
 
@@ -183,18 +198,18 @@ func readAsk(payload []byte) (a brokerRequest, err error) {
 	if err := decodeStrict(payload, &a); err != nil {
 		return brokerRequest{}, err
 	}
-	long := len(a.Receipt) > maxWord || len(a.Capability) > maxWord || len(a.Digest) > maxWord || len(a.Key) > maxWord
+	long := len(a.Receipt) > maxWord || len(a.Capability) > maxWord || len(a.Digest) > maxWord || len(a.Key) > maxWord || len(a.Host) > maxWord
 	for _, w := range a.Wants {
 		long = long || len(w.Name) > maxWord || len(w.Env) > maxWord
 	}
-	for _, id := range a.IDs {
+	for _, id := range slices.Concat(a.IDs, a.Options) {
 		long = long || len(id) > maxWord
 	}
 	switch {
 	case a.Version != version:
 		return brokerRequest{}, bailey.Invalid.Errorf("install gateway and broker of one version of bailey",
 			"the gateway uses version %d of the broker's protocol, this broker version %d", a.Version, version)
-	case long || len(a.Wants) > maxWants || len(a.IDs) > maxWants || len(a.Signatures) > maxSignatures:
+	case long || len(a.Wants) > maxWants || len(a.IDs) > maxWants || len(a.Options) > maxWants || len(a.Signatures) > maxSignatures:
 		return brokerRequest{}, bailey.Invalid.New("a message to the broker is too large",
 			fmt.Sprintf("a call can use at most %d credentials, and an answer can have at most %d signatures", maxWants,
 				maxSignatures))

@@ -68,7 +68,7 @@ func (c *callState) sealReceipt(seal func(bailey.Outcome) error, panicked any) b
 func (c *callState) buildOutcome() bailey.Outcome {
 	o := bailey.Outcome{
 		Receipt: c.receipt, Status: c.callStatus(), Rules: c.decision.Rules, Executed: new(c.executed),
-		Restored: c.restored, Leases: c.lease.IDs, Approval: c.approval, Standing: c.answer.Standing,
+		Restored: c.restored, Leases: slices.Concat(c.lease.IDs, c.exit.Leases), Approval: c.approval, Standing: c.answer.Standing,
 		EndedAt: time.Now().UTC(), TimedOut: c.exit.TimedOut,
 		PolicyDigest: c.decision.Policy, Egress: c.egress, HooksAt: c.hooksAt,
 	}

@@ -56,12 +56,15 @@ func embeddedSource(file, name string) Source {
 }
 
 // The built-in rules ask if no rule of the policy could judge a call: inputs without a type, and a changed program that
-// users other than root can write. They also deny what agents must never do: operator commands of Bailey in a shell.
+// users other than root can write. A person must read a line for a source host that the validator does not accept. They
+// also deny what agents must never do: operator commands of Bailey in a shell.
 const (
-	opaqueRule   bailey.RuleID = "opaque-input"
-	changedRule  bailey.RuleID = "changed-tool"
-	shellAction                = "shell.exec"
-	operatorRule bailey.RuleID = "operator-verb"
+	opaqueRule    bailey.RuleID = "opaque-input"
+	changedRule   bailey.RuleID = "changed-tool"
+	shellAction                 = "shell.exec"
+	operatorRule  bailey.RuleID = "operator-verb"
+	requestAction               = "source.request"
+	requestRule   bailey.RuleID = "host-requests-ask"
 )
 
 // Starter returns the policy of a new home.
@@ -124,6 +127,9 @@ func Load(c Config) (*Engine, error) {
 	rules = withBuiltin(rules, changedRule, embeddedSource("changed.cedar", "built-in/changed.cedar"), &found)
 	if m.byUID[ActionUID(shellAction)] != nil {
 		rules = withBuiltin(rules, operatorRule, embeddedSource("operator.cedar", "built-in/operator.cedar"), &found)
+	}
+	if m.byUID[ActionUID(requestAction)] != nil {
+		rules = withBuiltin(rules, requestRule, embeddedSource("requests.cedar", "built-in/requests.cedar"), &found)
 	}
 	found.checkUniqueIDs(rules)
 	for _, r := range rules {

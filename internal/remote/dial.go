@@ -26,6 +26,8 @@ type Login struct {
 	// Pinned are the host keys that were seen at the preparation of the host. No other key is accepted. If it is empty,
 	// the known hosts of the route decide.
 	Pinned []ssh.PublicKey
+	// Text describes the login for receipts, for example the certificate.
+	Text string
 }
 
 // Limits of connecting.

@@ -38,6 +38,7 @@ type kept struct {
 	client  *Client
 	err     error
 	expires time.Time
+	login   string // its text
 	users   int
 	stale   bool // closed when the last user is done
 	idle    *time.Timer
@@ -54,6 +55,7 @@ func (p *Pool) Run(ctx context.Context, t Target, cmd Command) (Result, error) {
 			return Result{Code: -1}, err
 		}
 		res, err := k.client.Run(ctx, cmd)
+		res.Login = k.login
 		var network *networkError
 		broken := err != nil && (errors.As(err, &network) || bailey.KindOf(err) == bailey.Unavailable)
 		p.releaseConn(t.Key, k, broken)
@@ -124,7 +126,7 @@ func (p *Pool) openConn(ctx context.Context, t Target, k *kept) {
 		client.Close()
 		err = bailey.Unavailable.New("connections to hosts are closed", "start the gateway again")
 	}
-	k.client, k.expires, k.err = client, expires, err
+	k.client, k.expires, k.login, k.err = client, expires, login.Text, err
 	close(k.ready)
 	if k.users == 0 { // all callers have left
 		p.dropLocked(t.Key, k)

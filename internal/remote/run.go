@@ -33,6 +33,8 @@ const (
 type Result struct {
 	Sent bool // the host may have received the command
 	Code int  // the exit code, or -1 if the host did not report one
+	// Login is the text of the login of a connection of a pool.
+	Login string
 }
 
 var errOutput = errors.New("too much output")

@@ -31,9 +31,10 @@ func (l brokerLender) Lend(ctx context.Context, loan bailey.Loan) (bailey.Lease,
 }
 
 // brokerClient returns a client for the configured broker. Without a broker, the client lends nothing.
-func (s *Server) brokerClient() broker.Client {
-	return clientOf(s.settings.Applied().Broker)
-}
+func (s *Server) brokerClient() broker.Client { return clientOf(s.brokerSetting()) }
+
+// brokerSetting returns the setting broker, or nil.
+func (s *Server) brokerSetting() *settings.Broker { return s.settings.Applied().Broker }
 
 func clientOf(b *settings.Broker) broker.Client {
 	if b == nil {
@@ -70,9 +71,7 @@ type keyring struct {
 }
 
 func (s *Server) newKeyring(home localapi.Home) keyring {
-	return keyring{notary.KeyFiles{Dir: home.Keys()}, func() *settings.Broker {
-		return s.settings.Applied().Broker
-	}}
+	return keyring{notary.KeyFiles{Dir: home.Keys()}, s.brokerSetting}
 }
 
 // keyPatience limits how long a signature waits for the broker.

@@ -1,8 +1,7 @@
 package server
 
 import (
-	"bytes"
-	"crypto/ed25519"
+	"context"
 	"os/user"
 	"path/filepath"
 	"slices"
@@ -10,24 +9,67 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/broker"
 	"bailey/internal/localapi"
 	"bailey/internal/remote"
+	"bailey/internal/settings"
 	"bailey/internal/source"
 	"bailey/internal/sshca"
 )
 
+// HostAuthority issues certificates for source hosts: at the broker if the settings name a lease for that, otherwise with
+// the key in the home.
+type HostAuthority struct {
+	sshca.Issuer
+	// Name changes when another key signs: a rotation replaces it.
+	Name string
+	// Trusted returns the public keys that hosts must trust.
+	Trusted func(context.Context) ([]byte, error)
+}
+
+// OpenHostAuthority returns the authority of a home. b is the setting broker, or nil.
+func OpenHostAuthority(home localapi.Home, b *settings.Broker) (HostAuthority, error) {
+	if b != nil && b.SSHLease != "" {
+		c := broker.Certifier{Client: clientOf(b), Lease: b.SSHLease}
+		return HostAuthority{c, "broker " + b.Socket + " " + b.SSHLease, c.Trusted}, nil
+	}
+	store, err := sshca.NewStore(sshca.StoreConfig{Path: filepath.Join(string(home), "ssh_ca"), Now: time.Now})
+	if err != nil {
+		return HostAuthority{}, err
+	}
+	key, err := store.Load()
+	if err != nil {
+		return HostAuthority{}, err
+	}
+	authority, err := sshca.New(sshca.Config{Signer: key, Now: time.Now})
+	if err != nil {
+		return HostAuthority{}, err
+	}
+	return HostAuthority{authority, authority.Fingerprint(), func(context.Context) ([]byte, error) { return store.Export() }}, nil
+}
+
+// OpenAccess returns the login with certificates of the authority, in the name of the user of this process.
+func (a HostAuthority) OpenAccess(pool *remote.Pool) (*source.Access, error) {
+	person, err := user.Current()
+	if err != nil {
+		return nil, bailey.Unavailable.Wrap(err, "give this user an account", "the name of this user is not known")
+	}
+	return source.NewAccess(a.Issuer, pool, person.Username)
+}
+
 // hostAccess opens the SSH authority of the home when a call needs it.
 type hostAccess struct {
-	home localapi.Home
-	pool *remote.Pool
+	home   localapi.Home
+	broker func() *settings.Broker
+	pool   *remote.Pool
 
 	mu     sync.Mutex
-	key    ed25519.PrivateKey // of access
+	name   string // of the authority of access
 	access *source.Access
 }
 
-func newHostAccess(home localapi.Home) *hostAccess {
-	return &hostAccess{home: home, pool: &remote.Pool{Now: time.Now}}
+func newHostAccess(home localapi.Home, broker func() *settings.Broker) *hostAccess {
+	return &hostAccess{home: home, broker: broker, pool: &remote.Pool{Now: time.Now}}
 }
 
 // hasPrepared reports whether agents can read a host.
@@ -38,32 +80,24 @@ func (a *hostAccess) hasPrepared() bool {
 
 // newHostRunner returns the runner of calls on source hosts.
 func (a *hostAccess) newHostRunner() bailey.Runner {
-	return &source.Runner{Registry: &source.Registry{Dir: string(a.home)}, Access: a.open}
+	return &source.Runner{Registry: &source.Registry{Dir: string(a.home)}, Access: a.openAccess}
 }
 
-// open returns the access with the key that signs now: a rotation replaces it.
-func (a *hostAccess) open() (*source.Access, error) {
-	store, err := sshca.NewStore(sshca.StoreConfig{Path: filepath.Join(string(a.home), "ssh_ca"), Now: time.Now})
-	if err != nil {
-		return nil, err
-	}
-	key, err := store.Load()
+// openAccess returns the access with the authority that signs now.
+func (a *hostAccess) openAccess() (*source.Access, error) {
+	authority, err := OpenHostAuthority(a.home, a.broker())
 	if err != nil {
 		return nil, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.access != nil && bytes.Equal(a.key, key) {
+	if a.access != nil && a.name == authority.Name {
 		return a.access, nil
 	}
-	person, err := user.Current()
-	if err != nil {
-		return nil, bailey.Unavailable.Wrap(err, "give the user of the gateway an account", "the user of the gateway has no name")
-	}
-	access, err := source.NewAccess(key, a.pool, person.Username)
+	access, err := authority.OpenAccess(a.pool)
 	if err != nil {
 		return nil, err
 	}
-	a.key, a.access = key, access
+	a.name, a.access = authority.Name, access
 	return access, nil
 }

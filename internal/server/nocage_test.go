@@ -65,7 +65,7 @@ func TestToolsThatMayRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		none := gateway.OpenProfiles(localapi.Home(t.TempDir()), workspace.NewWorkspaces(nil, nil), settings.InUse{}, nil, slog.New(slog.DiscardHandler))
-		s := &Server{hosts: newHostAccess(localapi.Home(t.TempDir())), shelf: newShelf(catalog, none, func(command string) bool { return command == "git" }), Rules: FixedRules(rules)}
+		s := &Server{hosts: newHostAccess(localapi.Home(t.TempDir()), nil), shelf: newShelf(catalog, none, func(command string) bool { return command == "git" }), Rules: FixedRules(rules)}
 		for _, tool := range (mcpBackend{s: s}).Tools(t.Context(), bailey.Principal{Agent: "local"}) {
 			ids = append(ids, tool.ID)
 		}

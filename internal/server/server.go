@@ -210,7 +210,7 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	s.sender = notify.New(notify.Config{Settings: s.notifySettings, Key: func() (notify.Key, error) { return readNotifyKey(home) }, Log: s.Log})
 	s.Queue = approve.New(approve.Config{Note: s.scribe.recordEvent, Prove: s.approverOfAnswer, Tell: s.sender.Tell,
 		Key: salt, Past: s.scribe.lore.Asked, Log: s.Log})
-	s.hosts = newHostAccess(home)
+	s.hosts = newHostAccess(home, s.brokerSetting)
 	s.closeAtEnd("hosts", func() error { s.hosts.pool.Close(); return nil })
 	s.kill.Withdraw = func(reason string) {
 		s.hosts.pool.CloseAll()

@@ -307,6 +307,8 @@ type Broker struct {
 	UID    int    `json:"uid"` // uid of the process that must listen there
 	// CheckpointKey has the ledger's checkpoints signed with a key of the broker, not of the home.
 	CheckpointKey bool `json:"checkpointKey,omitempty"`
+	// SSHLease is the lease whose authority certifies logins to source hosts. If it is "", the key is a file of the home.
+	SSHLease string `json:"sshLease,omitempty"`
 }
 
 // readBroker reads the setting broker. The uid has no default: otherwise an attacker that replaces the broker's socket
@@ -331,6 +333,7 @@ func (r reader) readBroker(n ast.Node) *Broker {
 			b.UID = int(uid)
 		},
 		"checkpointKey": r.boolField("checkpointKey", &b.CheckpointKey),
+		"sshLease":      r.wordField(maxSigner, &b.SSHLease),
 	})
 	switch {
 	case !filepath.IsAbs(b.Socket) || filepath.Clean(b.Socket) != b.Socket:

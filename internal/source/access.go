@@ -3,9 +3,9 @@ package source
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -39,7 +39,10 @@ func (a *Access) targetFor(h Host, pinned []ssh.PublicKey, r readonlyshell.Reque
 			if err != nil {
 				return remote.Login{}, time.Time{}, err
 			}
-			return remote.Login{User: Account, Pinned: pinned,
+			cert := c.Certificate
+			text := fmt.Sprintf("ssh-certificate serial %d key %s principal %s identity %s until %s", cert.Serial, cert.Fingerprint,
+				cert.Principal, cert.Identity, cert.Expires.UTC().Format(time.RFC3339))
+			return remote.Login{User: Account, Pinned: pinned, Text: text,
 				Signers: func() ([]ssh.Signer, error) { return []ssh.Signer{c.Signer}, nil }}, c.Certificate.Expires, nil
 		}}
 }
@@ -70,13 +73,9 @@ func (a *Access) Status(ctx context.Context, h Host, pinned []ssh.PublicKey) (s 
 	return s, err
 }
 
-// NewAccess returns an access whose certificates are signed with a key, and exist only in memory.
-func NewAccess(key ed25519.PrivateKey, pool *remote.Pool, user string) (*Access, error) {
-	authority, err := sshca.New(sshca.Config{Signer: key, Now: time.Now})
-	if err != nil {
-		return nil, err
-	}
-	credentials, err := sshca.NewCredentials(sshca.CredentialsConfig{Issuer: authority, Now: time.Now})
+// NewAccess returns an access whose keys and certificates exist only in memory.
+func NewAccess(issuer sshca.Issuer, pool *remote.Pool, user string) (*Access, error) {
+	credentials, err := sshca.NewCredentials(sshca.CredentialsConfig{Issuer: issuer, Now: time.Now})
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ type Preparation struct {
 	Login func(ctx context.Context, pinned []ssh.PublicKey) (readonlyshell.Status, error)
 	// Journal adds the account to the group systemd-journal, and Logs to the group adm.
 	Journal, Logs bool
-	// Confirm asks before a step; an error ends the preparation. Report tells the result of a step: changed or unchanged.
+	// Confirm asks before a step; an error ends the preparation and undoes the steps before. Report tells the result of a step: changed or unchanged.
 	Confirm func(ctx context.Context, s Step) error
 	Report  func(s Step, result string)
 }
@@ -97,8 +97,8 @@ func groupText(groups string) string {
 	return " in the groups" + groups
 }
 
-// Run prepares the host and returns it with what was found. If the login with a certificate fails afterwards, the steps
-// of this run are undone.
+// Run prepares the host and returns it with what was found. If a step is not confirmed or fails, or the login with a
+// certificate fails afterwards, the steps of this run are undone.
 func (p *Preparation) Run(ctx context.Context) (Host, error) {
 	if _, err := p.runStep(ctx, "check_rights", nil); err != nil {
 		return Host{}, err
@@ -107,8 +107,11 @@ func (p *Preparation) Run(ctx context.Context) (Host, error) {
 	if err != nil {
 		return Host{}, err
 	}
-	for _, s := range steps {
+	for i, s := range steps {
 		if err := p.Confirm(ctx, s); err != nil {
+			if i > 0 {
+				p.rollBack(ctx)
+			}
 			return Host{}, err
 		}
 		result, err := p.runStep(ctx, s.Name, s.stdin)

@@ -61,6 +61,13 @@ func newBench(t *testing.T) *bench {
 	}
 	b.key = key
 	b.access, b.trusted = newAccess(t, key, time.Now)
+	b.login(t)
+	return b
+}
+
+// login connects as the person.
+func (b *bench) login(t *testing.T) {
+	t.Helper()
 	r, err := remote.Resolver{Config: b.Config}.Route(t.Context(), "web")
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +77,6 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.person.Close() })
-	return b
 }
 
 // newAccess returns an access with an authority, and the line that hosts must trust.
@@ -90,7 +96,7 @@ func newAccess(t *testing.T, key ed25519.PrivateKey, now func() time.Time) (*Acc
 		ssh.MarshalAuthorizedKey(authority.PublicKey())
 }
 
-// preparation returns a preparation that ends, if stop is not "", before the step of that name.
+// preparation returns a preparation that is refused, if stop is not "", before the step of that name.
 func (b *bench) preparation(stop string) *Preparation {
 	b.steps = nil
 	return &Preparation{Client: b.person, Host: Host{Name: "web", SSHConfig: b.Config}, Trusted: b.trusted, Journal: true,
@@ -198,15 +204,40 @@ func TestPrepareInterrupted(t *testing.T) {
 		if after := b.state(t); after != before {
 			t.Errorf("before %s:\n%s", stop, changes(before, after))
 		}
-		if _, err := b.preparation(stop).Run(t.Context()); err == nil {
+		p := b.preparation(stop)
+		refuse := p.Confirm
+		p.Confirm = func(ctx context.Context, s Step) error {
+			err := refuse(ctx, s)
+			if err != nil {
+				b.person.Close() // as if this process were killed: nothing can be undone
+			}
+			return err
+		}
+		if _, err := p.Run(t.Context()); err == nil {
 			t.Errorf("%s did not stop", stop)
 		}
+		b.login(t)
 		if _, err := b.preparation("").Run(t.Context()); err != nil {
 			t.Fatalf("after %s: %v", stop, err)
 		}
 		if again := b.state(t); again != prepared {
 			t.Errorf("after %s:\n%s", stop, changes(prepared, again))
 		}
+	}
+}
+
+// TestPrepareRefusedHalfway checks that a no to a later question leaves the host as it was.
+func TestPrepareRefusedHalfway(t *testing.T) {
+	b := newBench(t)
+	before := b.state(t)
+	if _, err := b.preparation("install_config").Run(t.Context()); err == nil || err.Error() != "stopped" {
+		t.Errorf("%v", err)
+	}
+	if len(b.steps) != 5 || !strings.HasPrefix(b.steps[4], "roll_back ") {
+		t.Errorf("%q", b.steps)
+	}
+	if after := b.state(t); after != before {
+		t.Errorf("after no:\n%s", changes(before, after))
 	}
 }
 

@@ -311,9 +311,9 @@ func (c *checks) buildFuzz(ctx context.Context, dir, pkg string) (string, error)
 	return program, c.runChecked(ctx, nil, "go", "test", "-c", "-vet=off", "-fuzz=.", "-o="+program, pkg)
 }
 
-// fuzz runs a target for a while and returns its output if it failed. Inputs that it finds are kept in Go's cache, as by
+// fuzzTarget runs a target for a while and returns its output if it failed. Inputs that it finds are kept in Go's cache, as by
 // go test.
-func (c *checks) fuzz(ctx context.Context, f fuzzTarget, d time.Duration) string {
+func (c *checks) fuzzTarget(ctx context.Context, f fuzzTarget, d time.Duration) string {
 	program, err := f.build()
 	if err != nil {
 		return err.Error()
@@ -366,7 +366,7 @@ func (c *checks) runFuzz(ctx context.Context, r *report) error {
 	for i, f := range targets {
 		lanes.Go(func() error {
 			fmt.Fprintf(c.out, "%d of %d, %v: %s %s\n", i+1, len(targets), each, f.pkg, f.name)
-			outputs[i] = c.fuzz(ctx, f, each)
+			outputs[i] = c.fuzzTarget(ctx, f, each)
 			return nil
 		})
 	}

@@ -76,6 +76,7 @@ func (d *day) hours() []hour {
 		{"profiled", "the user says what is active", d.profiled},
 		{"built", "it builds, tests and commits", d.built},
 		{"asked", "a person is asked about a release", d.asked},
+		{"looked", "it finds a fault on a host that it cannot change", d.looked},
 		{"walled", "an agent works inside the wall", d.walled},
 		{"overHTTP", "another agent works over HTTP, for as long as its token counts", d.overHTTP},
 		{"paste", "the user asks another model about a log", d.paste},
@@ -179,7 +180,7 @@ func (d *day) expect(bad bool, tool string, input map[string]any, tells ...strin
 			d.t.Errorf("%s %v does not tell %q: %s", tool, input, tell, got.Text)
 		}
 	}
-	for _, secret := range []string{keyBody, serverPassword, serverAddress} {
+	for _, secret := range []string{keyBody, serverPassword, serverAddress, shopPassword} {
 		if strings.Contains(got.Text, secret) {
 			d.t.Errorf("%s %v shows %s: %s", tool, input, secret, got.Text)
 		}

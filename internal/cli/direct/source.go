@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -25,10 +24,12 @@ import (
 	"bailey"
 	"bailey/internal/cli"
 	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 	"bailey/internal/readonlyshell"
 	"bailey/internal/remote"
+	"bailey/internal/server"
+	"bailey/internal/settings"
 	"bailey/internal/source"
-	"bailey/internal/sshca"
 	"bailey/internal/terminal"
 )
 
@@ -286,28 +287,33 @@ func probeHost(ctx context.Context, f *foundHost) {
 	}
 }
 
-// openAccess returns the login with certificates, and the keys that hosts must trust.
-func openAccess(home localapi.Home) (*source.Access, []byte, error) {
-	store, err := sshca.NewStore(sshca.StoreConfig{Path: filepath.Join(string(home), "ssh_ca"), Now: time.Now})
-	if err != nil {
-		return nil, nil, err
+// openAccess returns the login with certificates, and the keys that hosts must trust. The settings that a gateway has in
+// force may name a broker that signs.
+func (a *commands) openAccess(ctx context.Context, home localapi.Home) (*source.Access, []byte, error) {
+	var lends *settings.Broker
+	if _, err := os.Lstat(filepath.Join(string(home), settings.FileName)); err == nil {
+		c, err := a.Client()
+		if err != nil {
+			return nil, nil, err
+		}
+		state, err := apitype.ShowSettings.Ask(ctx, c, apitype.SettingsQuery{})
+		if err != nil {
+			return nil, nil, err
+		}
+		lends = state.Applied.Broker
 	}
-	key, err := store.Load()
+	authority, err := server.OpenHostAuthority(home, lends)
 	if errors.Is(err, bailey.NotFound) {
 		return nil, nil, bailey.NotFound.Wrap(err, "create it: bailey ssh-ca init", "there is no key that signs SSH certificates")
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	trusted, err := store.Export()
+	trusted, err := authority.Trusted(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	me, err := user.Current()
-	if err != nil {
-		return nil, nil, bailey.Unavailable.Wrap(err, "give this user an account", "the name of this user is not known")
-	}
-	access, err := source.NewAccess(key, &remote.Pool{Now: time.Now}, me.Username)
+	access, err := authority.OpenAccess(&remote.Pool{Now: time.Now})
 	return access, trusted, err
 }
 
@@ -384,7 +390,7 @@ func (a *commands) prepareHost(ctx context.Context, name string, journal, logs b
 	if err != nil {
 		return err
 	}
-	access, trusted, err := openAccess(home)
+	access, trusted, err := a.openAccess(ctx, home)
 	if err != nil {
 		return err
 	}
@@ -471,7 +477,7 @@ func (a *commands) sourceDoctorVerb() *cobra.Command {
 			if !h.Prepared() {
 				return bailey.Denied.Errorf("bailey source prepare "+h.Name, "the host %s is not prepared", h.Name)
 			}
-			access, _, err := openAccess(home)
+			access, _, err := a.openAccess(cmd.Context(), home)
 			if err != nil {
 				return err
 			}

@@ -30,7 +30,8 @@ type Host struct {
 	Port    int
 	HostKey ssh.PublicKey
 	// Person is the key that may log in as root and as the account person.
-	Person ssh.Signer
+	Person    ssh.Signer
+	PersonKey string // its file
 	// Config is an ssh configuration file in which the name of the host leads to it.
 	Config string
 	Name   string
@@ -73,7 +74,7 @@ func Start(t *testing.T, name string) *Host {
 	h := &Host{Name: name, dir: dir}
 	_, hostKey := h.newKey(t, "host_key")
 	h.HostKey = hostKey.PublicKey()
-	_, h.Person = h.newKey(t, "person")
+	h.PersonKey, h.Person = h.newKey(t, "person")
 	h.writeFile(t, "authorized", string(ssh.MarshalAuthorizedKey(h.Person.PublicKey())), 0o644)
 	h.writeFile(t, "sshd_config", fmt.Sprintf(`Include /etc/ssh/sshd_config.d/*.conf
 ListenAddress 127.0.0.1
