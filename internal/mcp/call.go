@@ -61,6 +61,16 @@ func (s *session) handleToolCall(ctx context.Context, req *sdk.CallToolRequest) 
 	}}
 	w.call.Asked = w.reportWaiting
 	defer w.stopProgress()
+	if each := s.eachOf(w.call); each != nil {
+		values, calls, err := each.splitCalls(w.call)
+		if err != nil {
+			return nil, err
+		}
+		ctx, leave, end := detachableContext(ctx)
+		defer end(nil)
+		defer leave()
+		return w.runEach(ctx, values, calls), nil
+	}
 	if patience > 0 && !w.call.DryRun && hasTasksExtension(req.Params.GetMeta()) {
 		return w.asTask(ctx)
 	}
@@ -166,7 +176,17 @@ func (s *session) listedNames(ctx context.Context) map[string]bailey.CapabilityI
 
 // visibleTools returns the tools that the principal may see.
 func (s *session) visibleTools(ctx context.Context) (map[string]bailey.CapabilityID, map[bailey.CapabilityID]Tool) {
-	return nameTools(s.Gate.Tools(ctx, s.Principal))
+	list := s.Gate.Tools(ctx, s.Principal)
+	each := map[bailey.CapabilityID]*Each{}
+	for _, t := range list {
+		if t.Each != nil {
+			each[t.ID] = t.Each
+		}
+	}
+	s.mu.Lock()
+	s.each = each
+	s.mu.Unlock()
+	return nameTools(list)
 }
 
 // nameTools returns the names of the tools, and the tools by their ids.

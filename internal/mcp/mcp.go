@@ -70,11 +70,18 @@ type Tool struct {
 	OutputSchema json.RawMessage
 
 	ReadOnly, Destructive, Idempotent, OpenWorld bool
+
+	Each *Each // lets an agent give several values for one input; nil: one call for each request
 }
 
 func (t Tool) inputSchema() json.RawMessage {
 	if len(t.InputSchema) == 0 {
 		return json.RawMessage(`{"type":"object"}`)
+	}
+	if t.Each != nil {
+		if schema, err := t.Each.addList(t.InputSchema); err == nil {
+			return schema
+		}
 	}
 	return t.InputSchema
 }
@@ -173,6 +180,7 @@ type session struct {
 
 	mu    sync.Mutex
 	names map[string]bailey.CapabilityID // as last listed; guarded by mu
+	each  map[bailey.CapabilityID]*Each  // of the tools that the principal saw last; guarded by mu
 }
 
 func newSession(cfg Config) *session {

@@ -78,6 +78,11 @@ func (a *hostAccess) hasPrepared() bool {
 	return err == nil && slices.ContainsFunc(hosts, source.Host.Prepared)
 }
 
+// expandNames replaces labels by the hosts that have them.
+func (a *hostAccess) expandNames(names []string) ([]string, error) {
+	return (&source.Registry{Dir: string(a.home)}).Expand(names)
+}
+
 // newHostRunner returns the runner of calls on source hosts.
 func (a *hostAccess) newHostRunner() bailey.Runner {
 	return &source.Runner{Registry: &source.Registry{Dir: string(a.home)}, Access: a.openAccess}

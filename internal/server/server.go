@@ -405,13 +405,22 @@ func (d mcpBackend) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
 			continue
 		}
 		tools = append(tools, mcp.Tool{
-			ID: m.ID, Description: agentDescription(m), InputSchema: m.InputSchema(), OutputSchema: m.OutputShape(),
+			ID: m.ID, Each: d.eachHost(m), Description: agentDescription(m), InputSchema: m.InputSchema(), OutputSchema: m.OutputShape(),
 			// clients run such tools without asking
 			ReadOnly:    (m.SideEffect == pack.None || m.SideEffect == pack.ReadOnly) && !m.Uncaged(),
 			Destructive: m.SideEffect == pack.Destructive,
 		})
 	}
 	return tools
+}
+
+// eachHost lets an agent name several hosts at once.
+func (d mcpBackend) eachHost(m *pack.Capability) *mcp.Each {
+	if m.Isolation != pack.Host {
+		return nil
+	}
+	return &mcp.Each{Input: "host", List: "hosts", Expand: d.s.hosts.expandNames,
+		About: "instead of host: several hosts, each with a call and a receipt of its own. KEY=VALUE stands for all prepared hosts with this label"}
 }
 
 func (d mcpBackend) Search(_ context.Context, words string) (ids []bailey.CapabilityID) {

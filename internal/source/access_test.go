@@ -8,6 +8,7 @@ import (
 	"crypto/ed25519"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +138,9 @@ func TestAttackCertificates(t *testing.T) {
 	}
 }
 
+// certificateText matches the description of a certificate in a receipt.
+var certificateText = regexp.MustCompile(`^ssh-certificate serial \d+ key SHA256:\S+ principal bailey-readonly identity user:ann-vm:web-sbx:source-cert:[0-9a-f]{32} until \d{4}-.*Z$`)
+
 // TestRunner runs planned calls on a host.
 func TestRunner(t *testing.T) {
 	b, registry := preparedHost(t)
@@ -186,6 +190,9 @@ func TestRunner(t *testing.T) {
 		if err != nil || exit.Code != 0 || !strings.HasSuffix(out.String(), c.out) {
 			t.Errorf("%q: %+v %v %q %q", c.args, exit, err, out.String(), log.String())
 		}
+		if !certificateText.MatchString(strings.Join(exit.Leases, "; ")) {
+			t.Errorf("%q: the receipt would name %q", c.args, exit.Leases)
+		}
 	}
 	// The connection breaks in the middle: the call may have run, and it is not repeated.
 	run, err := r.Plan(t.Context(), bailey.Job{Args: []string{"run", "web", "echo started; sleep 60"}, Timeout: time.Minute})
@@ -227,6 +234,15 @@ func TestRegistry(t *testing.T) {
 	hosts, err := r.List()
 	if err != nil || len(hosts) != 2 || hosts[0].Name != "a" {
 		t.Errorf("%+v %v", hosts, err)
+	}
+	if err := r.Put(Host{Name: "c", Labels: []string{"env=prod"}, PreparedAt: &time.Time{}, HostKeys: []string{"x"}}); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := r.Expand([]string{"a", "env=prod", "c", "a"}); err != nil || strings.Join(names, " ") != "a c" {
+		t.Errorf("%q %v", names, err)
+	}
+	if _, err := r.Expand([]string{"env=test"}); bailey.KindOf(err) != bailey.NotFound {
+		t.Errorf("no host has the label: %v", err)
 	}
 	if err := r.Remove("a"); err != nil {
 		t.Fatal(err)

@@ -117,6 +117,37 @@ func (r *Registry) Find(name string) (Host, error) {
 	return Host{}, bailey.NotFound.Errorf(hint, "%q is not a source host", name)
 }
 
+// Expand returns names of hosts, each once, in the order given. KEY=VALUE stands for all prepared hosts with this label.
+// Other names are not checked.
+func (r *Registry) Expand(names []string) (list []string, err error) {
+	hosts, err := r.List()
+	if err != nil {
+		return nil, err
+	}
+	add := func(name string) {
+		if !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	for _, name := range names {
+		if !strings.Contains(name, "=") {
+			add(name)
+			continue
+		}
+		found := false
+		for _, h := range hosts {
+			if h.Prepared() && slices.Contains(h.Labels, name) {
+				found = true
+				add(h.Name)
+			}
+		}
+		if !found {
+			return nil, bailey.NotFound.Errorf("bailey source list shows hosts and their labels", "no prepared host has the label %.80q", name)
+		}
+	}
+	return list, nil
+}
+
 // Put adds a host, or replaces the one of the same name.
 func (r *Registry) Put(h Host) error {
 	if err := checkHost(h); err != nil {

@@ -507,12 +507,21 @@ func (a *commands) sourceRunVerb() *cobra.Command {
 		Long: `Run a command that only reads on a prepared host. It is the call source.run: decided by policy, and recorded in a
 receipt. Quote a line with pipes: bailey source run web1 'ps aux | grep nginx'.
 
-For several hosts, one call for each runs at the same time; the exit code is that of the first that failed.`,
+For several hosts, one call for each runs at the same time; the exit code is that of the first that failed. KEY=VALUE
+instead of a name stands for all prepared hosts with this label.`,
 		Example: "  bailey source run web1 uptime\n  bailey source run web1 'journalctl -u nginx | tail -n 20'",
 		Args:    cobra.MinimumNArgs(2), PreRun: a.Warn,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			line := strings.Join(args[1:], " ")
-			if hosts := strings.Split(args[0], ","); len(hosts) > 1 {
+			_, registry, err := openRegistry()
+			if err != nil {
+				return err
+			}
+			hosts, err := registry.Expand(strings.Split(args[0], ","))
+			if err != nil {
+				return err
+			}
+			if len(hosts) > 1 || hosts[0] != args[0] {
 				return a.callHosts(cmd.Context(), hosts, line)
 			}
 			return a.callHost(cmd.Context(), "source.run", args[0], "command", line)

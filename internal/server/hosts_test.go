@@ -1,0 +1,135 @@
+//go:build linux
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"bailey"
+	"bailey/internal/broker"
+	"bailey/internal/ktest"
+	"bailey/internal/ktest/sshhost"
+	"bailey/internal/localapi"
+	"bailey/internal/readonlyshell"
+	"bailey/internal/remote"
+	"bailey/internal/settings"
+	"bailey/internal/source"
+	"bailey/internal/sshca"
+)
+
+// serveAuthority starts a broker that holds the key of an authority for the host web, and returns the setting that names
+// it.
+func serveAuthority(t *testing.T) *settings.Broker {
+	t.Helper()
+	dir := t.TempDir()
+	key, err := sshca.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := fmt.Sprintf("admitted: [%d]\nleases:\n  hosts: {ssh: {key: ssh_ca, hosts: [web]}, approval: none}\n", os.Geteuid())
+	for _, err := range []error{os.Chmod(dir, 0o700), sshca.SaveKey(filepath.Join(dir, "ssh_ca"), key),
+		os.WriteFile(filepath.Join(dir, broker.TableName), []byte(table), 0o600)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ready := make(chan struct{})
+	s, err := broker.New(broker.Config{Dir: dir, Ready: func(string) { close(ready) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := s.ReadTable()
+	if err == nil {
+		err = s.Apply(now.Digest)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { s.Run(ctx); close(ended) }()
+	t.Cleanup(func() { stop(); <-ended; s.Close() })
+	<-ready
+	return &settings.Broker{Socket: filepath.Join(dir, broker.SocketName), UID: os.Geteuid(), SSHLease: "hosts"}
+}
+
+// TestAuthorityAtBroker prepares a real host and runs a command there with certificates that the broker issues. A host
+// that the broker's table does not name gets none.
+func TestAuthorityAtBroker(t *testing.T) {
+	ktest.Long(t)
+	ktest.Require(t, "landlock", "seccomp", "go")
+	h := sshhost.Start(t, "web")
+	shell := filepath.Join(t.TempDir(), "shell")
+	build := exec.Command("go", "build", "-o", shell, "bailey/cmd/bailey-readonly-shell")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	authority, err := OpenHostAuthority(localapi.Home(t.TempDir()), serveAuthority(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted, err := authority.Trusted(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := &remote.Pool{Now: time.Now}
+	defer pool.Close()
+	access, err := authority.OpenAccess(pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	route, err := remote.Resolver{Config: h.Config}.Route(t.Context(), "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	login, done := remote.PersonLogin(route)
+	defer done()
+	client, err := (remote.Dialer{}).Dial(t.Context(), route, login)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	web := source.Host{Name: "web", SSHConfig: h.Config}
+	p := &source.Preparation{Client: client, Host: web, Trusted: trusted,
+		Shell: func(string) ([]byte, error) { return os.ReadFile(shell) },
+		Login: func(ctx context.Context, pinned []ssh.PublicKey) (readonlyshell.Status, error) {
+			return access.Status(ctx, web, pinned)
+		},
+		Confirm: func(context.Context, source.Step) error { return nil }, Report: func(source.Step, string) {}}
+	prepared, err := p.Run(t.Context())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, h.Log(t))
+	}
+	registry := &source.Registry{Dir: t.TempDir()}
+	other := prepared
+	other.Name = "other"
+	for _, h := range []source.Host{prepared, other} {
+		if err := registry.Put(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &source.Runner{Registry: registry, Access: func() (*source.Access, error) { return access, nil }}
+	run := func(host string) (bailey.Exit, error) {
+		run, err := r.Plan(t.Context(), bailey.Job{Args: []string{"run", host, "id -un"}, Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run.Start(t.Context(), bailey.Lent{}, bailey.Streams{})
+	}
+	if exit, err := run("web"); err != nil || exit.Code != 0 || !strings.Contains(strings.Join(exit.Leases, ""), "-vm:web-sbx:source") {
+		t.Errorf("%+v %v", exit, err)
+	}
+	if exit, err := run("other"); bailey.KindOf(err) != bailey.Denied || exit.Code != bailey.NeverRan {
+		t.Errorf("a host that the table does not name: %+v %v", exit, err)
+	}
+}
