@@ -321,9 +321,9 @@ type Exit struct {
 	Code     int    // as in a shell: 128+n after signal n
 	TimedOut bool   // the timeout of the call expired
 	Over     string // the limit for which the tool was stopped, as text: "the tool used more than …"
-	// Leases describe credentials that the run obtained by itself, for example the certificate of a login. They are added
-	// to the leases of the receipt, so they must contain no secret.
-	Leases []string
+	// Login describes a credential that the run obtained by itself, for example the certificate of a login. It is added to
+	// the leases of the receipt, so it must contain no secret.
+	Login string
 }
 
 // NeverRan is the exit code of a tool that was not started.

@@ -65,10 +65,18 @@ func (c *callState) sealReceipt(seal func(bailey.Outcome) error, panicked any) b
 	return c.buildResult(o)
 }
 
+// usedLeases returns the leases of the broker, and the login that the run made by itself.
+func (c *callState) usedLeases() []string {
+	if c.exit.Login == "" {
+		return c.lease.IDs
+	}
+	return append(slices.Clone(c.lease.IDs), c.exit.Login)
+}
+
 func (c *callState) buildOutcome() bailey.Outcome {
 	o := bailey.Outcome{
 		Receipt: c.receipt, Status: c.callStatus(), Rules: c.decision.Rules, Executed: new(c.executed),
-		Restored: c.restored, Leases: slices.Concat(c.lease.IDs, c.exit.Leases), Approval: c.approval, Standing: c.answer.Standing,
+		Restored: c.restored, Leases: c.usedLeases(), Approval: c.approval, Standing: c.answer.Standing,
 		EndedAt: time.Now().UTC(), TimedOut: c.exit.TimedOut,
 		PolicyDigest: c.decision.Policy, Egress: c.egress, HooksAt: c.hooksAt,
 	}

@@ -126,7 +126,7 @@ func TestAuthorityAtBroker(t *testing.T) {
 		}
 		return run.Start(t.Context(), bailey.Lent{}, bailey.Streams{})
 	}
-	if exit, err := run("web"); err != nil || exit.Code != 0 || !strings.Contains(strings.Join(exit.Leases, ""), "-vm:web-sbx:source") {
+	if exit, err := run("web"); err != nil || exit.Code != 0 || !strings.Contains(exit.Login, "-vm:web-sbx:source") {
 		t.Errorf("%+v %v", exit, err)
 	}
 	if exit, err := run("other"); bailey.KindOf(err) != bailey.Denied || exit.Code != bailey.NeverRan {

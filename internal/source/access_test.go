@@ -190,8 +190,8 @@ func TestRunner(t *testing.T) {
 		if err != nil || exit.Code != 0 || !strings.HasSuffix(out.String(), c.out) {
 			t.Errorf("%q: %+v %v %q %q", c.args, exit, err, out.String(), log.String())
 		}
-		if !certificateText.MatchString(strings.Join(exit.Leases, "; ")) {
-			t.Errorf("%q: the receipt would name %q", c.args, exit.Leases)
+		if !certificateText.MatchString(exit.Login) {
+			t.Errorf("%q: the receipt would name %q", c.args, exit.Login)
 		}
 	}
 	// The connection breaks in the middle: the call may have run, and it is not repeated.

@@ -83,6 +83,33 @@ install_shell() {
 
 has_account() { grep -q "^$account:" /etc/passwd; }
 
+# edit_file changes a file with sed, and keeps its owner and mode.
+edit_file() {
+  [ -f "$1" ] || return 0
+  cp -p "$1" "$1.bailey-new"
+  sed "$2" "$1" >"$1.bailey-new"
+  mv "$1.bailey-new" "$1"
+}
+
+# write_account adds the account where no tool for accounts exists, for example in a small BusyBox.
+write_account() {
+  id=999
+  while grep -q "^[^:]*:[^:]*:$id:" /etc/passwd /etc/group; do id=$((id - 1)); done
+  [ "$id" -ge 100 ] || fail "there is no free id below 1000 for the account"
+  edit_file /etc/group "\$a $account:x:$id:"
+  edit_file /etc/shadow "\$a $account:*:::::::"
+  edit_file /etc/passwd "\$a $account:x:$id:$id:Bailey commands that only read:/:$shell"
+}
+
+# write_member adds the account to a group, or with "out" removes it.
+write_member() {
+  if [ "${2:-}" = out ]; then
+    edit_file /etc/group "/^$1:/{s/\([:,]\)$account,/\1/;s/[,]$account\$//;s/:$account\$/:/;}"
+  else
+    edit_file /etc/group "/^$1:/{s/[^:]\$/&,/;s/\$/$account/;}"
+  fi
+}
+
 # forbidden names groups whose members have the rights of root, or nearly.
 forbidden='root docker lxd lxc incus incus-admin libvirt disk kmem sudo wheel shadow kvm podman'
 
@@ -102,6 +129,8 @@ add_account() {
     record account
     if command -v useradd >/dev/null; then
       useradd --system --user-group --no-create-home --home-dir / --shell "$shell" --comment "Bailey commands that only read" "$account"
+    elif ! command -v adduser >/dev/null; then
+      write_account
     else
       addgroup -S "$account"
       adduser -S -D -H -h / -s "$shell" -G "$account" -g "Bailey commands that only read" "$account"
@@ -117,7 +146,13 @@ add_account() {
     grep -q "^$g:" /etc/group || { echo "the group $g does not exist here" >&2; continue; }
     case " $(id -Gn "$account") " in *" $g "*) continue ;; esac
     record "group $g"
-    if command -v usermod >/dev/null; then usermod -a -G "$g" "$account"; else addgroup "$account" "$g"; fi
+    if command -v usermod >/dev/null; then
+      usermod -a -G "$g" "$account"
+    elif command -v addgroup >/dev/null; then
+      addgroup "$account" "$g"
+    else
+      write_member "$g"
+    fi
     result=changed
   done
   check_groups
@@ -235,14 +270,26 @@ undo() {
     account)
       has_account || return 0
       end_processes
-      if command -v userdel >/dev/null; then userdel "$account" >/dev/null; else deluser "$account"; fi
+      if command -v userdel >/dev/null; then
+        userdel "$account" >/dev/null
+      elif command -v deluser >/dev/null; then
+        deluser "$account"
+      else
+        for f in /etc/passwd /etc/shadow /etc/group; do edit_file $f "/^$account:/d"; done
+      fi
       if grep -q "^$account:" /etc/group; then
         if command -v groupdel >/dev/null; then groupdel "$account"; else delgroup "$account"; fi
       fi ;;
     "group "*)
       has_account || return 0
       case " $(id -Gn "$account") " in *" ${1#group } "*) ;; *) return 0 ;; esac
-      if command -v gpasswd >/dev/null; then gpasswd -d "$account" "${1#group }" >/dev/null; else delgroup "$account" "${1#group }"; fi ;;
+      if command -v gpasswd >/dev/null; then
+        gpasswd -d "$account" "${1#group }" >/dev/null
+      elif command -v delgroup >/dev/null; then
+        delgroup "$account" "${1#group }"
+      else
+        write_member "${1#group }" out
+      fi ;;
     "block "*)
       sed "/^$begin\$/,/^$end\$/d" /etc/ssh/sshd_config >/etc/ssh/sshd_config.bailey-new
       chmod "$(stat -c %a /etc/ssh/sshd_config)" /etc/ssh/sshd_config.bailey-new

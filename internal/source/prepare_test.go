@@ -3,6 +3,7 @@
 package source
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -54,7 +55,20 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	ktest.Long(t)
 	ktest.Require(t, "landlock", "seccomp")
-	b := &bench{Host: sshhost.Start(t, "web")}
+	return newBenchOn(t, sshhost.Start(t, "web"))
+}
+
+// newBusyBox is newBench with a host on which BusyBox provides the programs, without tools for accounts.
+func newBusyBox(t *testing.T) *bench {
+	t.Helper()
+	ktest.Long(t)
+	ktest.Require(t, "landlock", "seccomp")
+	return newBenchOn(t, sshhost.StartBusyBox(t, "web", sshhost.Fetched(t, "busybox-"+runtime.GOARCH)))
+}
+
+func newBenchOn(t *testing.T, h *sshhost.Host) *bench {
+	t.Helper()
+	b := &bench{Host: h}
 	key, err := sshca.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -127,13 +141,58 @@ func (b *bench) state(t *testing.T) string {
 	t.Helper()
 	return b.Sh(
 		t,
-		`cd / && { find etc usr/local/bin var/lib/bailey-readonly ! -path 'etc/*-' -printf '%p %m %u %g\n' 2>/dev/null; `+
+		`cd / && { find etc usr/local/bin var/lib/bailey-readonly ! -path 'etc/*-' -exec stat -c '%n %a %U %G' {} + 2>/dev/null; `+
 			`find etc usr/local/bin -type f ! -path 'etc/*-' -exec sha256sum {} + ; } | sort`,
 	)
 }
 
-func TestPrepare(t *testing.T) {
-	b := newBench(t)
+func TestPrepare(t *testing.T) { checkPreparation(t, newBench(t)) }
+
+// TestPrepareBusyBox does the same on a host with another userland, and looks at it.
+func TestPrepareBusyBox(t *testing.T) {
+	b := newBusyBox(t)
+	checkPreparation(t, b)
+	checkLines(t, b, map[string]string{"id -un | cat": "bailey-readonly", "ls -la /etc/ssh": "bailey_ca.pub",
+		"ps | grep sshd": "sshd", "grep -c . /etc/passwd && head -n 1 /etc/passwd": "root:"})
+}
+
+// TestPrepareSystemd does the same in an emulated machine with systemd, and reads its journal.
+func TestPrepareSystemd(t *testing.T) {
+	ktest.Long(t)
+	b := newBenchOn(t, sshhost.StartGuest(t, "web"))
+	checkPreparation(t, b)
+	checkLines(t, b, map[string]string{"journalctl -u ssh -n 50 --no-pager": "Accepted publickey for bailey-readonly",
+		"systemctl is-active ssh": "active", "journalctl -k -n 2000 --no-pager | grep -c .": "", "id -Gn": "systemd-journal",
+		"systemctl status ssh --no-pager | head -n 3": "OpenBSD Secure Shell server"})
+}
+
+// checkLines prepares a host and runs lines there. Each must succeed and print the text.
+func checkLines(t *testing.T, b *bench, lines map[string]string) {
+	t.Helper()
+	h, err := b.preparation("").Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := &Registry{Dir: t.TempDir()}
+	if err := registry.Put(h); err != nil {
+		t.Fatal(err)
+	}
+	r := &Runner{Registry: registry, Access: func() (*Access, error) { return b.access, nil }}
+	for line, says := range lines {
+		run, err := r.Plan(t.Context(), bailey.Job{Args: []string{"run", "web", line}, Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out, log bytes.Buffer
+		if exit, err := run.Start(t.Context(), bailey.Lent{}, bailey.Streams{Stdout: &out, Stderr: &log}); err != nil || exit.Code != 0 || !strings.Contains(out.String(), says) {
+			t.Errorf("%s: %+v %v %q %q", line, exit, err, out.String(), log.String())
+		}
+	}
+}
+
+// checkPreparation prepares a host twice and removes the preparation twice.
+func checkPreparation(t *testing.T, b *bench) {
+	t.Helper()
 	before := b.state(t)
 	h, err := b.preparation("").Run(t.Context())
 	if err != nil {

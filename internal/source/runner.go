@@ -146,9 +146,9 @@ func (r *hostRun) Start(ctx context.Context, _ bailey.Lent, s bailey.Streams) (b
 	case err != nil && !res.Sent:
 		return fail(err)
 	case err != nil:
-		return bailey.Exit{Code: 255, Leases: []string{res.Login}}, err // it may have run: not NeverRan
+		return bailey.Exit{Code: 255, Login: res.Login}, err // it may have run: not NeverRan
 	}
-	return bailey.Exit{Code: res.Code, TimedOut: res.Code == readonlyshell.ExitTimeout, Leases: []string{res.Login}}, nil
+	return bailey.Exit{Code: res.Code, TimedOut: res.Code == readonlyshell.ExitTimeout, Login: res.Login}, nil
 }
 
 func orDiscard(w io.Writer) io.Writer {

@@ -45,7 +45,7 @@ var userPackages = []string{"internal/server", "internal/gateway", "internal/loc
 
 // unraced matches tests that run code in other processes, which would be this slow program again and which the race
 // detector does not see. It also matches tests that measure their own memory, because the detector uses more.
-const unraced = "^Test(FramesCostLittle|OrdinaryUser.*|Removal|Battery.*|Survivors|LongStream|TenThousandCalls|Wall.*|Lesser.*|MemoryInAll|ManyStartsLeaveNothing|LentFileIsNowhereElse|NestIsRemoved)$"
+const unraced = "^Test(FramesCostLittle|OrdinaryUser.*|Removal|Battery.*|Survivors|LongStream|TenThousandCalls|Wall.*|Lesser.*|MemoryInAll|Canary|PrepareSystemd|ManyStartsLeaveNothing|LentFileIsNowhereElse|NestIsRemoved)$"
 
 // wholeCalls lists packages whose tests make whole calls: the first process of each cage would be the test program with
 // the race detector, whose threads are more than the cage allows.

@@ -10,7 +10,6 @@ import (
 	"crypto/rand"
 	"encoding/pem"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,8 +35,10 @@ type Host struct {
 	Config string
 	Name   string
 
-	dir string
-	pid int // of the first process in the namespaces
+	dir     string
+	busybox string
+	guest   bool // an emulated machine
+	pid     int  // of the first process in the namespaces
 }
 
 // setup makes the private directories and becomes sshd. $1 is the directory of the host, $2 the port.
@@ -54,11 +55,31 @@ rm -rf /etc/ssh/sshd_config.d /etc/ssh/ssh_host_*
 mkdir -p /etc/ssh/sshd_config.d
 cp "$1/sshd_config" /etc/ssh/sshd_config
 useradd --system --no-create-home --home-dir / --shell /bin/sh person 2>/dev/null || true
+if [ -n "$3" ]; then # BusyBox provides the programs, except those of sshd
+  sed -i 's,/bin/bash$,/bin/sh,' /etc/passwd
+  mkdir "$1/programs"
+  cp "$3" "$1/programs/busybox"
+  cp /usr/sbin/sshd "$1/programs/"
+  for program in $("$3" --list); do ln -s busybox "$1/programs/$program" 2>/dev/null || true; done
+  mount --bind "$1/programs" /usr/sbin
+  mount --bind "$1/programs" /usr/bin
+fi
 exec /usr/sbin/sshd -D -e -p "$2"
 `
 
 // Start starts a host. It skips the test if it cannot.
 func Start(t *testing.T, name string) *Host {
+	t.Helper()
+	return start(t, name, "")
+}
+
+// StartBusyBox starts a host on which BusyBox, a static program in the given file, provides all programs but sshd.
+func StartBusyBox(t *testing.T, name, busybox string) *Host {
+	t.Helper()
+	return start(t, name, busybox)
+}
+
+func start(t *testing.T, name, busybox string) *Host {
 	t.Helper()
 	ktest.Require(t, "root", "ssh", "unshare", "nsenter")
 	for _, program := range []string{"/usr/sbin/sshd", "/usr/sbin/useradd"} {
@@ -71,7 +92,7 @@ func Start(t *testing.T, name string) *Host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	h := &Host{Name: name, dir: dir}
+	h := &Host{Name: name, dir: dir, busybox: busybox}
 	_, hostKey := h.newKey(t, "host_key")
 	h.HostKey = hostKey.PublicKey()
 	h.PersonKey, h.Person = h.newKey(t, "person")
@@ -94,10 +115,16 @@ LogLevel VERBOSE
 			t.Fatalf("sshd does not start: %s", h.Log(t))
 		}
 	}
+	h.writeClientFiles(t, name)
+	return h
+}
+
+// writeClientFiles writes what a client needs to reach the host.
+func (h *Host) writeClientFiles(t *testing.T, name string) {
+	t.Helper()
 	known := fmt.Sprintf("[127.0.0.1]:%d %s", h.Port, ssh.MarshalAuthorizedKey(h.HostKey))
 	h.writeFile(t, "known_hosts", known, 0o600)
 	h.Config = h.writeFile(t, "ssh_config", h.Entry(name, "root", ""), 0o600)
-	return h
 }
 
 // Entry returns a paragraph of an ssh configuration for this host.
@@ -144,19 +171,14 @@ func (h *Host) writeFile(t *testing.T, name, text string, mode os.FileMode) stri
 // startServer starts sshd and reports whether it answers. Another process may take the port first.
 func (h *Host) startServer(t *testing.T) bool {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.Port = l.Addr().(*net.TCPAddr).Port
-	l.Close()
+	h.Port = freePort(t)
 	log, err := os.Create(filepath.Join(h.dir, "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
 	cmd := exec.Command("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-		"sh", "-c", setup, "sshhost", h.dir, strconv.Itoa(h.Port))
+		"sh", "-c", setup, "sshhost", h.dir, strconv.Itoa(h.Port), h.busybox)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -210,6 +232,13 @@ func (h *Host) Sh(t *testing.T, line string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	if h.guest {
+		out, err := h.runSSH(ctx, line)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		return out
+	}
 	out, err := exec.CommandContext(ctx, "nsenter", "-t", strconv.Itoa(h.pid), "-m", "-p", "sh", "-c", line).
 		CombinedOutput()
 	if err != nil {
