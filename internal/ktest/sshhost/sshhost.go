@@ -70,16 +70,16 @@ exec /usr/sbin/sshd -D -e -p "$2"
 // Start starts a host. It skips the test if it cannot.
 func Start(t *testing.T, name string) *Host {
 	t.Helper()
-	return start(t, name, "")
+	return startHost(t, name, "")
 }
 
 // StartBusyBox starts a host on which BusyBox, a static program in the given file, provides all programs but sshd.
 func StartBusyBox(t *testing.T, name, busybox string) *Host {
 	t.Helper()
-	return start(t, name, busybox)
+	return startHost(t, name, busybox)
 }
 
-func start(t *testing.T, name, busybox string) *Host {
+func startHost(t *testing.T, name, busybox string) *Host {
 	t.Helper()
 	ktest.Require(t, "root", "ssh", "unshare", "nsenter")
 	for _, program := range []string{"/usr/sbin/sshd", "/usr/sbin/useradd"} {
