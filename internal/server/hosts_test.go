@@ -5,6 +5,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,8 +28,8 @@ import (
 )
 
 // serveAuthority starts a broker that holds the key of an authority for the host web, and returns the setting that names
-// it.
-func serveAuthority(t *testing.T) *settings.Broker {
+// it, and a function that stops the broker.
+func serveAuthority(t *testing.T) (*settings.Broker, func()) {
 	t.Helper()
 	dir := t.TempDir()
 	key, err := sshca.GenerateKey(nil)
@@ -57,13 +58,19 @@ func serveAuthority(t *testing.T) *settings.Broker {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { s.Run(ctx); close(ended) }()
-	t.Cleanup(func() { stop(); <-ended; s.Close() })
+	end := func() { stop(); <-ended }
+	t.Cleanup(func() { end(); s.Close() })
 	<-ready
-	return &settings.Broker{Socket: filepath.Join(dir, broker.SocketName), UID: os.Geteuid(), SSHLease: "hosts"}
+	return &settings.Broker{Socket: filepath.Join(dir, broker.SocketName), UID: os.Geteuid(), SSHLease: "hosts"}, end
 }
 
+// stopper is a writer that stops something at each output.
+type stopper func()
+
+func (s stopper) Write(b []byte) (int, error) { s(); return len(b), nil }
+
 // TestAuthorityAtBroker prepares a real host and runs a command there with certificates that the broker issues. A host
-// that the broker's table does not name gets none.
+// that the broker's table does not name gets none. A command goes on if the broker stops; a new login is refused.
 func TestAuthorityAtBroker(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "landlock", "seccomp", "go")
@@ -74,7 +81,8 @@ func TestAuthorityAtBroker(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	authority, err := OpenHostAuthority(localapi.Home(t.TempDir()), serveAuthority(t))
+	setting, stop := serveAuthority(t)
+	authority, err := OpenHostAuthority(localapi.Home(t.TempDir()), setting)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,17 +127,23 @@ func TestAuthorityAtBroker(t *testing.T) {
 		}
 	}
 	r := &source.Runner{Registry: registry, Access: func() (*source.Access, error) { return access, nil }}
-	run := func(host string) (bailey.Exit, error) {
-		run, err := r.Plan(t.Context(), bailey.Job{Args: []string{"run", host, "id -un"}, Timeout: time.Minute})
+	run := func(host, line string, out io.Writer) (bailey.Exit, error) {
+		run, err := r.Plan(t.Context(), bailey.Job{Args: []string{"run", host, line}, Timeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return run.Start(t.Context(), bailey.Lent{}, bailey.Streams{})
+		return run.Start(t.Context(), bailey.Lent{}, bailey.Streams{Stdout: out})
 	}
-	if exit, err := run("web"); err != nil || exit.Code != 0 || !strings.Contains(exit.Login, "-vm:web-sbx:source") {
+	if exit, err := run("web", "id -un", nil); err != nil || exit.Code != 0 || !strings.Contains(exit.Login, "-vm:web-sbx:source") {
 		t.Errorf("%+v %v", exit, err)
 	}
-	if exit, err := run("other"); bailey.KindOf(err) != bailey.Denied || exit.Code != bailey.NeverRan {
+	if exit, err := run("other", "id", nil); bailey.KindOf(err) != bailey.Denied || exit.Code != bailey.NeverRan {
 		t.Errorf("a host that the table does not name: %+v %v", exit, err)
+	}
+	if exit, err := run("web", "echo begun; sleep 1; echo ended", stopper(stop)); err != nil || exit.Code != 0 {
+		t.Errorf("the broker stopped during the command: %+v %v", exit, err)
+	}
+	if exit, err := run("other", "id", nil); bailey.KindOf(err) != bailey.Unavailable || exit.Code != bailey.NeverRan {
+		t.Errorf("without the broker: %+v %v", exit, err)
 	}
 }
