@@ -24,6 +24,7 @@ type world struct {
 
 	checkout    pack.Checkout
 	checkoutErr error
+	around      func(bailey.Place) ([]bailey.Place, error) // places of a repository
 
 	did      []string // the stages and actions, in order
 	intents  []bailey.Intent
@@ -546,6 +547,14 @@ func (p placesOf) Read(in bailey.Place) (io.ReadCloser, error) {
 		return nil, p.readErr
 	}
 	return io.NopCloser(strings.NewReader("what the file holds")), nil
+}
+
+func (p placesOf) Repository(_ bailey.Call, _ pack.PathInput, at bailey.Place) ([]bailey.Place, error) {
+	p.note("repository " + at.Path)
+	if p.around == nil {
+		return []bailey.Place{at}, nil
+	}
+	return p.around(at)
 }
 
 func (p placesOf) Checkout(bailey.Call) (pack.Checkout, error) {
