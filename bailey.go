@@ -205,6 +205,9 @@ func (r *Repository) Below(path string) string {
 	return r.Common + "/" + name
 }
 
+// IsCommon reports whether the gate found the place as the common directory of a repository.
+func (p Place) IsCommon() bool { return strings.HasSuffix(p.Input, CommonInput("")) }
+
 // CommonInput returns the input name of the place that is the common directory of the repository of an input. No
 // manifest can have an input of this name.
 func CommonInput(input string) string { return input + "/.git" }

@@ -38,8 +38,8 @@ func (m *Capability) Job(args []string, places []bailey.Place) bailey.Job {
 	for _, p := range places {
 		if p.Input == m.spec.Backend.CwdFromInput { // "" is the workspace
 			j.Dir = p.Path
-			if p.Repository != nil {
-				j.Dir, j.Env = p.Repository.Dir, repositoryEnv(j.Env, p.Repository)
+			if m.spec.Backend.Repository == p.Input && p.Input != "" {
+				j.Dir, j.Env = repositoryEnv(j.Env, p)
 			}
 		}
 	}

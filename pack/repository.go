@@ -26,18 +26,24 @@ func (r *reader) checkRepositoryInput(n ast.Node, m *manifest, s *schema) {
 // RepositoryInput returns the path input that names a directory of a git repository, or "".
 func (m *Capability) RepositoryInput() string { return m.spec.Backend.Repository }
 
-// repositoryEnv tells git where the work tree is, because its own search could end at another one (git(1)). A bare
-// repository must be named, because git does not accept one that it finds if safe.bareRepository is explicit.
-func repositoryEnv(env []string, repo *bailey.Repository) []string {
+// repositoryEnv returns the working directory of git and its environment. It tells git where the work tree is, because
+// core.worktree could name another one (git(1)). A bare repository must be named, because git does not accept one that it
+// finds if safe.bareRepository is explicit. If there is no repository, git says that it searched to the root, as it does
+// outside of a cage, where no directory is a mount.
+func repositoryEnv(env []string, p bailey.Place) (dir string, _ []string) {
+	repo := p.Repository
+	if repo == nil {
+		return p.Path, append(slices.Clone(env), "GIT_DISCOVERY_ACROSS_FILESYSTEM=1")
+	}
 	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, "GIT_WORK_TREE=") })
 	if !repo.Bare {
-		return append(env, "GIT_WORK_TREE="+repo.Top)
+		return repo.Dir, append(env, "GIT_WORK_TREE="+repo.Top)
 	}
-	dir := repo.GitDir
+	git := repo.GitDir
 	if repo.Dir == repo.GitDir {
-		dir = "." // as git itself says
+		git = "." // as git itself says
 	}
-	return append(env, "GIT_DIR="+dir, "GIT_IMPLICIT_WORK_TREE=0")
+	return repo.Dir, append(env, "GIT_DIR="+git, "GIT_IMPLICIT_WORK_TREE=0")
 }
 
 // InputPaths returns the values that replace path inputs in arguments, by input name. What a manifest writes as

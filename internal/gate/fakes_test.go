@@ -99,7 +99,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) gate() *Gate {
 	w.t.Helper()
-	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + hubs + fetching + promising + chained + remote)}})
+	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + hubs + repositories + fetching + promising + chained + remote)}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -175,6 +175,19 @@ const hubs = `
     isolation: jail
     checkout: {repository: repo}
     inputSchema: {type: object, properties: {repo: {type: string, pattern: '^[a-z]+/[a-z]+$'}}}
+`
+
+// repositories is a capability that works in the git repository around a directory.
+const repositories = `
+  - name: work
+    description: work in a repository
+    backend: {type: subprocess, command: work, args: ["--file={{ input.repo }}/.git/config", "{{ input.repo }}"], cwdFromInput: repo, repository: repo, env: {GIT_WORK_TREE: .}}
+    risk: low
+    sideEffectClass: mutating
+    reversibility: reversible
+    isolation: jail
+    sandboxProfile: {fs: {rw: ["{{ input.repo }}"], keep: ["{{ input.repo }}/.git/HEAD", "{{ input.repo }}/.git/refs/tags"]}}
+    inputSchema: {type: object, properties: {repo: {type: string, format: path}}}
 `
 
 // fetching is a capability with a network and with a credential that its tool does not get.

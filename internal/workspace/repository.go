@@ -105,7 +105,7 @@ func (f *repositoryFinder) open(path, what string) (bailey.Place, error) {
 			p, err = OpenPlace(path, false)
 		}
 	default:
-		return none, bailey.Denied.Errorf("a person can add it to the workspaces: bailey init "+path,
+		return none, bailey.Denied.Errorf("if the repository is theirs, a person can add its top to the workspaces: bailey init DIR",
 			"%s, %s, is outside the %s", what, path, f.bounds.name)
 	}
 	if err != nil {
