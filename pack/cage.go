@@ -19,6 +19,7 @@ func (r *reader) readBackend(n ast.Node, m *manifest, at *deferredNodes) {
 		"args":         func(n ast.Node) { at.args = n; strictyaml.TextsField(r.File, "args", &b.Args)(n) },
 		"steps":        func(n ast.Node) { at.steps = n },
 		"cwdFromInput": r.wordField("cwdFromInput", inputName(), &b.CwdFromInput),
+		"signs":        choiceField(r, "signs", signings, &b.Signs),
 		"repository":   r.wordField("repository", inputName(), &b.Repository),
 		"cwd":          choiceField(r, "cwd", cwds, &b.Cwd),
 		"path":         r.commandPath(&b.Path),

@@ -43,6 +43,7 @@ type backend struct {
 	Command      string   `json:"command"`
 	Args         []string `json:"args,omitempty"`
 	CwdFromInput string   `json:"cwdFromInput,omitempty"`
+	Signs        string   `json:"signs,omitempty"`      // commit or tag: what the command makes, which may have to be signed
 	Repository   string   `json:"repository,omitempty"` // path input that names a directory of a git repository
 	Cwd          string   `json:"cwd,omitempty"`        // workspace or none; "" means the default of [Capability.Workspace]
 	Path         []string `json:"path,omitempty"`       // directories that are searched first for the command

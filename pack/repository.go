@@ -14,6 +14,8 @@ import (
 func (r *reader) checkRepositoryInput(n ast.Node, m *manifest, s *schema) {
 	name := m.Backend.Repository
 	switch {
+	case name == "" && m.Backend.Signs != "":
+		r.AddFault(n, "signs needs repository, whose configuration says what has to be signed")
 	case name == "":
 	case !pathInput(s, m, name):
 		r.AddFault(n, "repository needs a path input, but %q is not%s", strictyaml.Clip(name),

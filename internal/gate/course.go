@@ -30,6 +30,7 @@ type callState struct {
 	text     bool           // the values in input are still untyped text
 	restored []string
 	places   []bailey.Place
+	person   pack.GitPerson // settings of git, for a call in a repository
 	argv     []string
 	job      bailey.Job
 	run      bailey.Run
@@ -141,6 +142,9 @@ func (c *callState) checkInput(ctx context.Context) (err error) {
 	if c.argv, err = c.manifest.Render(c.input, c.inputPaths()); err != nil {
 		return err
 	}
+	if err = c.usePerson(); err != nil {
+		return err
+	}
 	return c.planRun(ctx)
 }
 
@@ -178,6 +182,7 @@ func (c *callState) prepareRun(ctx context.Context) error {
 			"%s requires isolation %s, which this gateway does not support", c.manifest.ID, isolation)
 	}
 	c.job = c.manifest.Job(c.argv, c.places)
+	c.manifest.SetPerson(&c.job, c.person)
 	c.manifest.SetUnlent(&c.job, c.input)
 	c.job.Session = c.call.Session.ID
 	places, err := c.manifest.Egress(c.input)
@@ -518,7 +523,10 @@ func (c *callState) closePlan() {
 	for _, release := range c.thaw {
 		release()
 	}
-	c.places, c.thaw = nil, nil
+	if c.person.Ignore != nil {
+		c.person.Ignore.File.Close()
+	}
+	c.places, c.thaw, c.person = nil, nil, pack.GitPerson{}
 }
 
 func (c *callState) closeRun() {

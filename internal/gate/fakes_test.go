@@ -24,6 +24,7 @@ type world struct {
 
 	checkout    pack.Checkout
 	checkoutErr error
+	person      pack.GitPerson
 	around      func(bailey.Place) ([]bailey.Place, error) // places of a repository
 
 	did      []string // the stages and actions, in order
@@ -181,13 +182,13 @@ const hubs = `
 const repositories = `
   - name: work
     description: work in a repository
-    backend: {type: subprocess, command: work, args: ["--file={{ input.repo }}/.git/config", "{{ input.repo }}"], cwdFromInput: repo, repository: repo, env: {GIT_WORK_TREE: .}}
+    backend: {type: subprocess, command: work, args: ["--file={{ input.repo }}/.git/config", "{{ input.repo }}", "{{ input.options }}"], cwdFromInput: repo, repository: repo, signs: commit, env: {GIT_WORK_TREE: ., GIT_AUTHOR_NAME: Bailey}}
     risk: low
     sideEffectClass: mutating
     reversibility: reversible
     isolation: jail
     sandboxProfile: {fs: {rw: ["{{ input.repo }}"], keep: ["{{ input.repo }}/.git/HEAD", "{{ input.repo }}/.git/refs/tags"]}}
-    inputSchema: {type: object, properties: {repo: {type: string, format: path}}}
+    inputSchema: {type: object, properties: {repo: {type: string, format: path}, options: {type: array, items: {type: string, x-bailey: {allow: [option]}}}}}
 `
 
 // fetching is a capability with a network and with a credential that its tool does not get.
@@ -569,6 +570,8 @@ func (p placesOf) Repository(_ bailey.Call, _ pack.PathInput, at bailey.Place) (
 	}
 	return p.around(at)
 }
+
+func (p placesOf) GitPerson([]bailey.Place) pack.GitPerson { return p.person }
 
 func (p placesOf) Checkout(bailey.Call) (pack.Checkout, error) {
 	p.note("checkout")

@@ -55,6 +55,8 @@ type Places interface {
 	// common directory if it is elsewhere. If there is no repository, it returns the place alone. If it fails, it closes
 	// the place.
 	Repository(call bailey.Call, in pack.PathInput, p bailey.Place) ([]bailey.Place, error)
+	// GitPerson returns the settings of git of the person, and of the repository with these places.
+	GitPerson(places []bailey.Place) pack.GitPerson
 	// Checkout reads the git checkout to which the directory of the call belongs.
 	Checkout(call bailey.Call) (pack.Checkout, error)
 	// Load returns a regular file below a place, and false if there is none. It refuses a symbolic link on the way, and a

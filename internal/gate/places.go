@@ -35,6 +35,26 @@ func (c *callState) openInput(in pack.PathInput) error {
 	return nil
 }
 
+// usePerson takes over the person's settings of git, if the manifest says so, and refuses to make something unsigned that
+// they want signed.
+func (c *callState) usePerson() error {
+	if !c.manifest.NeedsPerson() {
+		return nil
+	}
+	var repo []bailey.Place
+	for _, p := range c.places {
+		if name := c.manifest.RepositoryInput(); p.Input == name || p.Input == bailey.CommonInput(name) {
+			repo = append(repo, p)
+		}
+	}
+	c.person = c.Places.GitPerson(repo)
+	if err := c.manifest.CheckSigning(c.argv, c.person); err != nil {
+		return err
+	}
+	c.argv = c.manifest.ForPerson(c.argv, c.person)
+	return nil
+}
+
 // openWorkspace opens the workspace if the tool runs there, and checks that the places contain the files that the manifest
 // requires.
 func (c *callState) openWorkspace() error {

@@ -46,7 +46,7 @@ func TestRepositoryIsDecided(t *testing.T) {
 	}
 	job := w.jobs[len(w.jobs)-1]
 	keep := []string{"/real/main/.git/worktrees/tree/HEAD", "/real/main/.git/HEAD", "/real/main/.git/refs/tags"}
-	if !w.happened("run --file=/real/main/.git/config /real/tree") || !slices.Equal(job.Env, []string{"GIT_WORK_TREE=/real/tree"}) ||
+	if !w.happened("run --file=/real/main/.git/config /real/tree") || !slices.Equal(job.Env, []string{"GIT_AUTHOR_NAME=Bailey", "GIT_WORK_TREE=/real/tree"}) ||
 		job.Wall == nil || !slices.Equal(job.Wall.Keep, keep) {
 		t.Errorf("%q, %q, %+v", w.did, job.Env, job.Wall)
 	}
@@ -63,7 +63,7 @@ func TestBareRepositoryIsNamed(t *testing.T) {
 	if res := w.gate().Do(t.Context(), in); res.Err != nil {
 		t.Fatal(res.Err)
 	}
-	if env := w.jobs[0].Env; !slices.Equal(env, []string{"GIT_DIR=.", "GIT_IMPLICIT_WORK_TREE=0"}) || !w.happened("run --file=/real/bare.git/config /real/bare.git") {
+	if env := w.jobs[0].Env; !slices.Equal(env, []string{"GIT_AUTHOR_NAME=Bailey", "GIT_DIR=.", "GIT_IMPLICIT_WORK_TREE=0"}) || !w.happened("run --file=/real/bare.git/config /real/bare.git") {
 		t.Errorf("%q %q", env, w.did)
 	}
 }

@@ -90,7 +90,7 @@ func (c *Config) Last(section, key string) string { return c.lastValue(section, 
 func (c *Config) IsTrue(section, key string) (is bool) {
 	for _, e := range c.entries {
 		if e.Section == section && e.Sub == "" && e.Key == key {
-			is = e.Bare || slices.Contains([]string{"true", "yes", "on", "1"}, strings.ToLower(e.Value))
+			is = e.IsTrue()
 		}
 	}
 	return is
