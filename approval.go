@@ -55,6 +55,8 @@ type Question struct {
 	Resource  Target       `json:"-"`
 	Argv      []Shown      `json:"-"` // rendered once
 	Dir       Shown        `json:"-"`
+	// Bound are the directories of a git repository that the cage shows, if they are more than Dir.
+	Bound []BoundDir `json:"-"`
 	// [NoContents], [Bound] or [NotBound], for all files and directories
 	Contents     string       `json:"-"`
 	Files        []FrozenFile `json:"-"` // sorted by input
@@ -85,6 +87,20 @@ type Question struct {
 	Asked    func(ctx context.Context, q Question) `json:"-"`
 	// Heard is the verdict of the hooks before the question. It is used when the call is repeated.
 	Heard Heard `json:"-"`
+}
+
+// BoundDir is a directory that the cage shows.
+type BoundDir struct {
+	Path  Shown
+	Write bool
+}
+
+// Mode returns "read" or "write".
+func (b BoundDir) Mode() string {
+	if b.Write {
+		return "write"
+	}
+	return "read"
 }
 
 // Heard is the verdict of the hooks on a pending call. When the call is repeated, the hooks are not asked again. The

@@ -178,7 +178,39 @@ type Place struct {
 	File   *os.File // O_PATH
 	Write  bool
 	Frozen *Frozen // snapshot that the tool gets at this path instead of the file; nil: the file
+	// Repository is set if the place is the top of a git repository that was found from the input upwards.
+	Repository *Repository
 }
+
+// Repository says where the parts of a git repository are (gitrepository-layout(5)). All paths are canonical.
+type Repository struct {
+	Dir    string // the directory that the input names: the top or below it
+	Top    string // the directory with .git, or a bare repository itself
+	GitDir string // HEAD and index of this work tree
+	Common string // configuration, objects and references
+	Bare   bool   // there is no work tree
+}
+
+// Below returns the path that git uses for one below the top, such as "/.git/config".
+func (r *Repository) Below(path string) string {
+	name, inside := strings.CutPrefix(path, "/.git/")
+	switch {
+	case path == "/.git" && r.Bare:
+		return r.GitDir
+	case !inside:
+		return r.Top + path
+	case name == "HEAD":
+		return r.GitDir + "/HEAD"
+	}
+	return r.Common + "/" + name
+}
+
+// IsCommon reports whether the gate found the place as the common directory of a repository.
+func (p Place) IsCommon() bool { return strings.HasSuffix(p.Input, CommonInput("")) }
+
+// CommonInput returns the input name of the place that is the common directory of the repository of an input. No
+// manifest can have an input of this name.
+func CommonInput(input string) string { return input + "/.git" }
 
 // Frozen is a snapshot of a file from the time of the question. No process can change it, including the process that
 // created it.

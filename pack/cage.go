@@ -19,6 +19,8 @@ func (r *reader) readBackend(n ast.Node, m *manifest, at *deferredNodes) {
 		"args":         func(n ast.Node) { at.args = n; strictyaml.TextsField(r.File, "args", &b.Args)(n) },
 		"steps":        func(n ast.Node) { at.steps = n },
 		"cwdFromInput": r.wordField("cwdFromInput", inputName(), &b.CwdFromInput),
+		"signs":        choiceField(r, "signs", signings, &b.Signs),
+		"repository":   r.wordField("repository", inputName(), &b.Repository),
 		"cwd":          choiceField(r, "cwd", cwds, &b.Cwd),
 		"path":         r.commandPath(&b.Path),
 		"env":          r.envField(m),
@@ -26,6 +28,12 @@ func (r *reader) readBackend(n ast.Node, m *manifest, at *deferredNodes) {
 	r.requireKeys(n, "backend", seen, "type")
 	if seen["cwd"] && seen["cwdFromInput"] {
 		r.AddFault(n, "backend has both cwd and cwdFromInput: a tool runs in one directory")
+	}
+	if b.Repository == "none" { // as a fragment would otherwise say
+		b.Repository = ""
+	}
+	if b.Repository != "" && b.Type != "subprocess" {
+		r.AddFault(n, "backend %s runs no program that could use a repository", b.Type)
 	}
 	switch b.Type {
 	case "subprocess":

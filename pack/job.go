@@ -38,6 +38,9 @@ func (m *Capability) Job(args []string, places []bailey.Place) bailey.Job {
 	for _, p := range places {
 		if p.Input == m.spec.Backend.CwdFromInput { // "" is the workspace
 			j.Dir = p.Path
+			if m.spec.Backend.Repository == p.Input && p.Input != "" {
+				j.Dir, j.Env = repositoryEnv(j.Env, p)
+			}
 		}
 	}
 	if len(m.spec.Sandbox.Keep) > 0 {
@@ -51,8 +54,14 @@ func (m *Capability) Job(args []string, places []bailey.Place) bailey.Job {
 func pathsBelow(list []inputSubpath, places []bailey.Place) (paths []string) {
 	for _, s := range list {
 		for _, p := range places {
-			if p.Input == s.Input {
+			switch repo := p.Repository; {
+			case p.Input != s.Input:
+			case repo == nil:
 				paths = append(paths, p.Path+s.Path)
+			case s.Path == "/.git/HEAD" && repo.GitDir != repo.Common: // both the main worktree's and this one's
+				paths = append(paths, repo.Below(s.Path), repo.Common+"/HEAD")
+			default:
+				paths = append(paths, repo.Below(s.Path))
 			}
 		}
 	}

@@ -430,6 +430,8 @@ type PathInput struct {
 	Dir   bool // the tool runs there
 	New   bool // need not exist; the agent may create it
 	File  bool // a file of at most [MaxStdin] bytes, which the tool reads as standard input
+	// Repository is set if the input names a directory of a git repository, and the place is the top of it.
+	Repository bool
 }
 
 // PathInputs returns the inputs whose values are paths, sorted by name: those of format path, and the one that
@@ -441,7 +443,8 @@ func (m *Capability) PathInputs() []PathInput {
 		if dir || m.schema.props[name].Format == "path" {
 			file := m.spec.Stdin == "file" && name == StdinInput
 			ins = append(ins, PathInput{Name: name, Dir: dir, Write: slices.Contains(m.spec.Sandbox.Write, name) || m.Uncaged() && !file,
-				New: m.Isolation == Agent && !dir, File: file})
+				New: m.Isolation == Agent && !dir, File: file,
+				Repository: name == m.spec.Backend.Repository})
 		}
 	}
 	return ins

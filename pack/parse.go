@@ -43,9 +43,11 @@ type backend struct {
 	Command      string   `json:"command"`
 	Args         []string `json:"args,omitempty"`
 	CwdFromInput string   `json:"cwdFromInput,omitempty"`
-	Cwd          string   `json:"cwd,omitempty"`   // workspace or none; "" means the default of [Capability.Workspace]
-	Path         []string `json:"path,omitempty"`  // directories that are searched first for the command
-	Steps        []step   `json:"steps,omitempty"` // for a workflow
+	Signs        string   `json:"signs,omitempty"`      // commit or tag: what the command makes, which may have to be signed
+	Repository   string   `json:"repository,omitempty"` // path input that names a directory of a git repository
+	Cwd          string   `json:"cwd,omitempty"`        // workspace or none; "" means the default of [Capability.Workspace]
+	Path         []string `json:"path,omitempty"`       // directories that are searched first for the command
+	Steps        []step   `json:"steps,omitempty"`      // for a workflow
 }
 
 type sandbox struct {
@@ -164,6 +166,7 @@ func (r *reader) readCapability(n ast.Node, p *Pack) *Capability {
 		r.checkStdin(at.stdin, &m, c.schema)
 		c.args = r.readTemplates(at.args, m.Backend.Args, c.schema)
 		r.checkCwdInput(at.backend, m.Backend.CwdFromInput, c.schema)
+		r.checkRepositoryInput(at.backend, &m, c.schema)
 		r.readSteps(&at, &m, c.schema)
 		r.readPathAccess(&m, &at, c.schema)
 		c.egress = append(r.readEgress(&at, &m, c.schema), r.checkDaemonAPI(at.api, &m, c.schema)...)

@@ -229,6 +229,9 @@ func (w *argvWriter) writeElement(e argTemplate) error {
 	if e.isPlaceholder() {
 		return w.writePlaceholder(e.parts[0])
 	}
+	if arg, ok := w.gitPath(e.parts); ok {
+		return w.addArg(arg, "")
+	}
 	var b strings.Builder
 	lead := "" // the input whose value begins the argument
 	for i, p := range e.parts {

@@ -195,6 +195,27 @@ func (r *reader) readList(word string, each func()) {
 	}
 }
 
+// readBound reads the directories of a repository, if there are any.
+func (r *reader) readBound() (list []bailey.BoundDir) {
+	if !strings.HasPrefix(r.rest, "bound ") {
+		return nil
+	}
+	r.readList("bound", func() {
+		r.nextLine("directory")
+		b := bailey.BoundDir{}
+		switch mode := r.nextField(); mode {
+		case "write":
+			b.Write = true
+		case "read":
+		default:
+			r.setError("has the mode %q", mode)
+		}
+		b.Path = r.readShown()
+		list = append(list, b)
+	})
+	return list
+}
+
 func (r *reader) readQuestion() (q bailey.Question) {
 	r.nextLine(version)
 	q.ID, q.Receipt = bailey.ApprovalID(r.readStringLine("question")), bailey.ReceiptID(r.readStringLine("receipt"))
@@ -211,6 +232,7 @@ func (r *reader) readQuestion() (q bailey.Question) {
 	q.Resource = bailey.Target{Kind: r.readString(), Name: r.readString()}
 	r.nextLine("cwd")
 	q.Dir = r.readShown()
+	q.Bound = r.readBound()
 	q.Contents = r.readStringLine("contents")
 	r.readList("files", func() {
 		r.nextLine("file")

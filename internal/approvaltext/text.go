@@ -23,6 +23,8 @@
 //	inputs N, then N lines in order of name: input "NAME" COMMITMENT "VALUE IN JSON"
 //	resource "KIND" "NAME"
 //	cwd COMMITMENT "PATH"
+//	bound N, then N lines: directory read COMMITMENT "PATH", or with write; this part is absent unless the call is about
+//	  a git repository of which cwd is only a part
 //	contents "none", "bound" or "not bound"
 //	files N, then N lines in order of input: file "INPUT" BYTES COMMITMENT
 //	preview N, then N lines: previewed COMMITMENT "ARGUMENT", and if N is not 0 a line: output COMMITMENT "TEXT"
@@ -200,6 +202,11 @@ func (w *writer) writeQuestion(q bailey.Question) {
 	w.writeList("inputs", len(q.Inputs), func(i int) { w.writeLine("input", q.Inputs[i].Name, q.Inputs[i].Shown) })
 	w.writeLine("resource", q.Resource.Kind, q.Resource.Name)
 	w.writeLine("cwd", q.Dir)
+	if len(q.Bound) > 0 {
+		w.writeList("bound", len(q.Bound), func(i int) {
+			w.writeLine("directory", keyword(q.Bound[i].Mode()), q.Bound[i].Path)
+		})
+	}
 	w.writeLine("contents", q.Contents)
 	w.writeList("files", len(q.Files),
 		func(i int) { w.writeLine("file", q.Files[i].Input, q.Files[i].Size, q.Files[i].SHA256) })

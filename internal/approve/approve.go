@@ -312,6 +312,9 @@ func clearValues(q *bailey.Question) {
 	for i := range q.Inputs {
 		q.Inputs[i].Value = bailey.Secret{}
 	}
+	for i := range q.Bound {
+		q.Bound[i].Path.Value = bailey.Secret{}
+	}
 	for i := range q.Files {
 		q.Files[i].SHA256 = bailey.Secret{}
 	}
@@ -322,6 +325,7 @@ func clearValues(q *bailey.Question) {
 
 func cloneQuestion(q bailey.Question) bailey.Question {
 	q.Argv, q.Inputs, q.Rules, q.EnvNames = slices.Clone(q.Argv), slices.Clone(q.Inputs), slices.Clone(q.Rules), slices.Clone(q.EnvNames)
+	q.Bound = slices.Clone(q.Bound)
 	q.Files, q.Leases, q.Egress, q.Preview.Argv = slices.Clone(q.Files), slices.Clone(q.Leases), slices.Clone(q.Egress), slices.Clone(q.Preview.Argv)
 	return q
 }

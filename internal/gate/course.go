@@ -30,6 +30,7 @@ type callState struct {
 	text     bool           // the values in input are still untyped text
 	restored []string
 	places   []bailey.Place
+	person   pack.GitPerson // settings of git, for a call in a repository
 	argv     []string
 	job      bailey.Job
 	run      bailey.Run
@@ -127,22 +128,10 @@ func (c *callState) checkInput(ctx context.Context) (err error) {
 		return err
 	}
 	c.text = false
-	paths := map[string]string{}
 	for _, in := range c.manifest.PathInputs() {
-		given, present := c.input[in.Name]
-		if !present {
-			continue // Check has already refused a missing required input
-		}
-		value, ok := given.(string)
-		if !ok { // a path that was not opened must not reach the tool
-			return bailey.Invalid.Errorf("pass one path as text", "input /%s is not a path", in.Name)
-		}
-		place, err := c.Places.Open(c.call, in, value)
-		if err != nil {
+		if err = c.openInput(in); err != nil {
 			return err
 		}
-		c.places = append(c.places, place)
-		paths[in.Name] = place.Path
 	}
 	if err = c.openWorkspace(); err != nil {
 		return err
@@ -150,20 +139,17 @@ func (c *callState) checkInput(ctx context.Context) (err error) {
 	if c.input, err = c.resolveRemote(c.input); err != nil {
 		return err
 	}
-	if c.argv, err = c.manifest.Render(c.input, paths); err != nil {
+	if c.argv, err = c.manifest.Render(c.input, c.inputPaths()); err != nil {
+		return err
+	}
+	if err = c.usePerson(); err != nil {
 		return err
 	}
 	return c.planRun(ctx)
 }
 
 // inputPaths returns the paths of the opened places by input name.
-func (c *callState) inputPaths() map[string]string {
-	paths := map[string]string{}
-	for _, p := range c.places {
-		paths[p.Input] = p.Path
-	}
-	return paths
-}
+func (c *callState) inputPaths() map[string]string { return pack.InputPaths(c.places) }
 
 // oneProfile refuses a call if the profile has changed since the lookup. Otherwise rights from one profile could be
 // judged under another one.
@@ -196,6 +182,7 @@ func (c *callState) prepareRun(ctx context.Context) error {
 			"%s requires isolation %s, which this gateway does not support", c.manifest.ID, isolation)
 	}
 	c.job = c.manifest.Job(c.argv, c.places)
+	c.manifest.SetPerson(&c.job, c.person)
 	c.manifest.SetUnlent(&c.job, c.input)
 	c.job.Session = c.call.Session.ID
 	places, err := c.manifest.Egress(c.input)
@@ -536,7 +523,10 @@ func (c *callState) closePlan() {
 	for _, release := range c.thaw {
 		release()
 	}
-	c.places, c.thaw = nil, nil
+	if c.person.Ignore != nil {
+		c.person.Ignore.File.Close()
+	}
+	c.places, c.thaw, c.person = nil, nil, pack.GitPerson{}
 }
 
 func (c *callState) closeRun() {

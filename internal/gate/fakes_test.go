@@ -24,6 +24,8 @@ type world struct {
 
 	checkout    pack.Checkout
 	checkoutErr error
+	person      pack.GitPerson
+	around      func(bailey.Place) ([]bailey.Place, error) // places of a repository
 
 	did      []string // the stages and actions, in order
 	intents  []bailey.Intent
@@ -98,7 +100,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) gate() *Gate {
 	w.t.Helper()
-	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + hubs + fetching + promising + chained + remote)}})
+	catalog, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(manifest + hubs + repositories + fetching + promising + chained + remote)}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -174,6 +176,19 @@ const hubs = `
     isolation: jail
     checkout: {repository: repo}
     inputSchema: {type: object, properties: {repo: {type: string, pattern: '^[a-z]+/[a-z]+$'}}}
+`
+
+// repositories is a capability that works in the git repository around a directory.
+const repositories = `
+  - name: work
+    description: work in a repository
+    backend: {type: subprocess, command: work, args: ["--file={{ input.repo }}/.git/config", "{{ input.repo }}", "{{ input.options }}"], cwdFromInput: repo, repository: repo, signs: commit, env: {GIT_WORK_TREE: ., GIT_AUTHOR_NAME: Bailey}}
+    risk: low
+    sideEffectClass: mutating
+    reversibility: reversible
+    isolation: jail
+    sandboxProfile: {fs: {rw: ["{{ input.repo }}"], keep: ["{{ input.repo }}/.git/HEAD", "{{ input.repo }}/.git/refs/tags"]}}
+    inputSchema: {type: object, properties: {repo: {type: string, format: path}, options: {type: array, items: {type: string, x-bailey: {allow: [option]}}}}}
 `
 
 // fetching is a capability with a network and with a credential that its tool does not get.
@@ -547,6 +562,16 @@ func (p placesOf) Read(in bailey.Place) (io.ReadCloser, error) {
 	}
 	return io.NopCloser(strings.NewReader("what the file holds")), nil
 }
+
+func (p placesOf) Repository(_ bailey.Call, _ pack.PathInput, at bailey.Place) ([]bailey.Place, error) {
+	p.note("repository " + at.Path)
+	if p.around == nil {
+		return []bailey.Place{at}, nil
+	}
+	return p.around(at)
+}
+
+func (p placesOf) GitPerson([]bailey.Place) pack.GitPerson { return p.person }
 
 func (p placesOf) Checkout(bailey.Call) (pack.Checkout, error) {
 	p.note("checkout")

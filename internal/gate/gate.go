@@ -51,6 +51,12 @@ type Places interface {
 	// through a symlink. Read reads a place that is a file. Both use the descriptor that was opened.
 	Has(p bailey.Place, below string) (bool, error)
 	Read(p bailey.Place) (io.ReadCloser, error)
+	// Repository replaces the place of a directory by the places of the git repository around it: the top, and the
+	// common directory if it is elsewhere. If there is no repository, it returns the place alone. If it fails, it closes
+	// the place.
+	Repository(call bailey.Call, in pack.PathInput, p bailey.Place) ([]bailey.Place, error)
+	// GitPerson returns the settings of git of the person, and of the repository with these places.
+	GitPerson(places []bailey.Place) pack.GitPerson
 	// Checkout reads the git checkout to which the directory of the call belongs.
 	Checkout(call bailey.Call) (pack.Checkout, error)
 	// Load returns a regular file below a place, and false if there is none. It refuses a symbolic link on the way, and a

@@ -11,6 +11,50 @@ import (
 	"bailey/pack"
 )
 
+// openInput opens a path input, and the git repository around it if the manifest says so.
+func (c *callState) openInput(in pack.PathInput) error {
+	given, present := c.input[in.Name]
+	if !present {
+		return nil // Check has already refused a missing required input
+	}
+	value, ok := given.(string)
+	if !ok { // a path that was not opened must not reach the tool
+		return bailey.Invalid.Errorf("pass one path as text", "input /%s is not a path", in.Name)
+	}
+	place, err := c.Places.Open(c.call, in, value)
+	if err != nil {
+		return err
+	}
+	places := []bailey.Place{place}
+	if in.Repository {
+		if places, err = c.Places.Repository(c.call, in, place); err != nil {
+			return err
+		}
+	}
+	c.places = append(c.places, places...)
+	return nil
+}
+
+// usePerson takes over the person's settings of git, if the manifest says so, and refuses to make something unsigned that
+// they want signed.
+func (c *callState) usePerson() error {
+	if !c.manifest.NeedsPerson() {
+		return nil
+	}
+	var repo []bailey.Place
+	for _, p := range c.places {
+		if name := c.manifest.RepositoryInput(); p.Input == name || p.Input == bailey.CommonInput(name) {
+			repo = append(repo, p)
+		}
+	}
+	c.person = c.Places.GitPerson(repo)
+	if err := c.manifest.CheckSigning(c.argv, c.person); err != nil {
+		return err
+	}
+	c.argv = c.manifest.ForPerson(c.argv, c.person)
+	return nil
+}
+
 // openWorkspace opens the workspace if the tool runs there, and checks that the places contain the files that the manifest
 // requires.
 func (c *callState) openWorkspace() error {
@@ -57,8 +101,27 @@ func (c *callState) resolveRemote(input map[string]any) (map[string]any, error) 
 		return nil, bailey.Invalid.Errorf("name the directory of the repository", "input /%s is missing", name)
 	}
 	return c.manifest.ResolveRemote(input, func(below string) ([]byte, bool, error) {
-		return c.Places.Load(c.places[i], below, maxLoaded)
+		p, below := c.placeOf(c.places[i], below)
+		return c.Places.Load(p, below, maxLoaded)
 	})
+}
+
+// placeOf returns the place that contains a file below the top of a repository, and the name of the file below that
+// place.
+func (c *callState) placeOf(top bailey.Place, below string) (bailey.Place, string) {
+	if top.Repository == nil {
+		return top, below
+	}
+	path := top.Repository.Below("/" + below)
+	for _, p := range c.places {
+		if p.Input != top.Input && p.Input != bailey.CommonInput(top.Input) {
+			continue
+		}
+		if name, ok := strings.CutPrefix(path, p.Path+"/"); ok {
+			return p, name
+		}
+	}
+	return top, below
 }
 
 // maxLoaded limits a file that is read to resolve a remote, in bytes.

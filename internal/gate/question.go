@@ -75,7 +75,7 @@ func (c *callState) buildQuestion() bailey.Question {
 	q := bailey.Question{
 		ID: bailey.NewApprovalID(), Receipt: c.receipt, Principal: c.call.Principal, Session: c.cameFrom(),
 		Call: c.manifest.ID, Manifest: c.manifest.Digest, Resource: c.policyRequest().Target,
-		Dir:    c.shownValue(c.job.Dir),
+		Dir: c.shownValue(c.job.Dir), Bound: c.boundDirs(),
 		Impact: c.impactText(),
 		Binary: c.shownValue(cage.Binary), BinaryDigest: cage.BinaryDigest, Cage: cage.Kind,
 		Plan:     c.shownValue(cage.PlanDigest),
@@ -108,6 +108,21 @@ func (c *callState) buildQuestion() bailey.Question {
 		q.EnvNames = append(q.EnvNames, w.Env)
 	}
 	return q
+}
+
+// boundDirs returns the places of each git repository that is more than the directory that the call names.
+func (c *callState) boundDirs() (list []bailey.BoundDir) {
+	for _, top := range c.places {
+		if top.Repository == nil {
+			continue
+		}
+		for _, p := range c.places {
+			if p.Input == top.Input && p.Path != p.Repository.Dir || p.Input == bailey.CommonInput(top.Input) {
+				list = append(list, bailey.BoundDir{Path: c.shownValue(p.Path), Write: p.Write})
+			}
+		}
+	}
+	return list
 }
 
 // impactText describes the effect of the call. If the call runs without a cage, it says so first.

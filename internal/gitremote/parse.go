@@ -8,6 +8,8 @@ package gitremote
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -24,6 +26,12 @@ type Entry struct {
 	Section, Sub, Key, Value string
 	Bare                     bool // there is no value, not even an empty one
 	Line                     int
+}
+
+// IsTrue reports whether the value is true, as git-config(1) reads a boolean.
+func (e Entry) IsTrue() bool {
+	n, err := strconv.Atoi(e.Value)
+	return e.Bare || err == nil && n != 0 || slices.Contains([]string{"true", "yes", "on"}, strings.ToLower(e.Value))
 }
 
 // Name returns the name of the variable as git config prints it.

@@ -83,6 +83,19 @@ func (c *Config) lastValue(section, sub, key string) string {
 	return list[len(list)-1]
 }
 
+// Last returns the value that git uses of a variable of a section without a subsection, or "".
+func (c *Config) Last(section, key string) string { return c.lastValue(section, "", key) }
+
+// IsTrue reports whether a variable of a section without a subsection is true, as git-config(1) reads a boolean.
+func (c *Config) IsTrue(section, key string) (is bool) {
+	for _, e := range c.entries {
+		if e.Section == section && e.Sub == "" && e.Key == key {
+			is = e.IsTrue()
+		}
+	}
+	return is
+}
+
 // Names returns the names of the remotes that have an address, sorted.
 func (c *Config) Names() (names []string) {
 	for _, e := range c.entries {

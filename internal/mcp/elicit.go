@@ -237,6 +237,9 @@ func questionText(q bailey.Question) (text string, whole bool) {
 		dir = quoteWord(q.Dir.Text)
 	}
 	line("in", "%s", dir)
+	for _, b := range q.Bound {
+		line("of", "%s, to %s", quoteWord(b.Path.Text), b.Mode())
+	}
 	line("runs", "%s", commandLine(q.Argv))
 	if len(q.Preview.Argv) > 0 {
 		line("shown by", "%s", commandLine(q.Preview.Argv))

@@ -174,14 +174,16 @@ func holdsToken(v any) bool {
 // "".
 func assignPaths(p *review.Past, m *pack.Capability, opened []string) string {
 	p.Request.Paths = map[string]string{}
-	for _, in := range m.PathInputs() {
-		if _, present := p.Request.Input[in.Name]; !present {
-			continue
-		}
+	inputs := slices.DeleteFunc(m.PathInputs(), func(in pack.PathInput) bool { return p.Request.Input[in.Name] == nil })
+	common := len(opened) == len(inputs)+1 // the repository of a linked worktree or a submodule
+	for _, in := range inputs {
 		if len(opened) == 0 {
 			return PastPaths
 		}
 		p.Request.Paths[in.Name], opened = opened[0], opened[1:]
+		if in.Repository && common && len(opened) > 0 {
+			p.Request.Paths[bailey.CommonInput(in.Name)], opened = opened[0], opened[1:]
+		}
 		p.Request.Writes = p.Request.Writes || in.Write
 	}
 	if len(opened) > 0 {

@@ -194,6 +194,9 @@ func (q Question) environmentFields() []field {
 		{label: "resource", text: strings.TrimSpace(q.Resource.Kind + " " + q.Resource.Name)},
 		{label: "contents", text: q.Contents},
 	}
+	for _, b := range q.Bound {
+		out = append(out, field{label: "repository", text: b.Path.Text + ", to " + b.Mode()})
+	}
 	for _, l := range q.Leases {
 		text := fmt.Sprintf("%s as %s, from %s: %s, for %s", l.Name, l.Env, l.Adapter, l.Scope, formatDuration(l.TTL))
 		if in := l.Inject; in != nil {

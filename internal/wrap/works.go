@@ -37,6 +37,7 @@ type plannedRun struct {
 	state  State
 	name   string
 	before map[string]Found // by project
+	places []bailey.Place   // the writable ones, one for each project
 }
 
 // Plan adds the kept paths and the home to a job. It changes nothing in the project.
@@ -71,7 +72,8 @@ func (w *Works) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 		return nil, err
 	}
 	wall.Keep = slices.Concat(wall.Keep, keep)
-	r := &plannedRun{name: string(job.Capability), state: w.cacheState(wall.Cache), before: before}
+	r := &plannedRun{name: string(job.Capability), state: w.cacheState(wall.Cache), before: before,
+		places: writablePlaces(job.Places)}
 	wall.Trees = slices.DeleteFunc(slices.Clone(wall.Trees),
 		func(t bailey.Tree) bool { _, err := os.Stat(t.Path); return err != nil })
 	if wall.Cache != "" {
@@ -110,6 +112,16 @@ func (w *Works) cacheState(cache string) State {
 	return State(filepath.Join(w.Dir, cache))
 }
 
+// writablePlaces returns one writable place for each path.
+func writablePlaces(places []bailey.Place) (list []bailey.Place) {
+	for _, p := range places {
+		if p.Write && !slices.ContainsFunc(list, func(o bailey.Place) bool { return o.Path == p.Path }) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
 // guardedPlaces finds what is guarded in each writable place, and which paths must stay unchanged there.
 func guardedPlaces(places []bailey.Place) (found map[string]Found, keep []string, err error) {
 	found = map[string]Found{}
@@ -117,7 +129,7 @@ func guardedPlaces(places []bailey.Place) (found map[string]Found, keep []string
 		if !p.Write {
 			continue
 		}
-		if found[p.Path], err = guardedIn(p.Path); err != nil {
+		if found[p.Path], err = guardedIn(p); err != nil {
 			return nil, nil, err
 		}
 		keep = append(keep, found[p.Path].Keep(p.Path)...)
@@ -125,17 +137,19 @@ func guardedPlaces(places []bailey.Place) (found map[string]Found, keep []string
 	return found, keep, nil
 }
 
-// notInside refuses a writable place that programs outside the cage act on.
+// notInside refuses a writable place that programs outside the cage act on. The common directory of the repository that
+// a call is about is one that the call may change, as it changes the .git of any other repository.
 func notInside(p bailey.Place) error {
-	if in := enclosingGuarded(p.Path); p.Write && in != "" {
+	if in := enclosingGuarded(p.Path); p.Write && !p.IsCommon() && in != "" {
 		return bailey.Denied.Errorf("name a directory of sources",
 			"%s is in %s, which programs outside of the jail use", p.Path, in)
 	}
 	return nil
 }
 
-func guardedIn(project string) (Found, error) {
-	if err := notInside(bailey.Place{Path: project, Write: true}); err != nil {
+func guardedIn(p bailey.Place) (Found, error) {
+	project := p.Path
+	if err := notInside(p); err != nil {
 		return Found{}, err
 	}
 	found, err := Guarded(project)
@@ -211,12 +225,13 @@ func (r *plannedRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Strea
 			err = errors.Join(err, serr)
 		}
 	}()
-	for project, planned := range r.before {
-		now, err := guardedIn(project)
+	for _, p := range r.places {
+		project := p.Path
+		now, err := guardedIn(p)
 		if err != nil {
 			return never, err
 		}
-		if !slices.Equal(now.Paths, planned.Paths) {
+		if !slices.Equal(now.Paths, r.before[project].Paths) {
 			return never, bailey.Conflict.Errorf("call again",
 				"the protected files in %s have changed since the call was planned", project)
 		}
