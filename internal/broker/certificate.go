@@ -199,14 +199,14 @@ func (c Certifier) Issue(ctx context.Context, r sshca.Request) (*sshca.Certifica
 		return nil, bailey.Invalid.New("the broker certifies Ed25519 keys for source hosts only", "")
 	}
 	var got certified
-	if _, err := c.requestOnce(ctx, c.wanted(), askCertify, brokerRequest{Wants: wireWants(c.wanted()),
+	if _, err := c.requestOnce(ctx, c.wantedLease(), askCertify, brokerRequest{Wants: wireWants(c.wantedLease()),
 		Key: hex.EncodeToString(public), Host: r.Identity.VM, Options: r.ShellOptions}, &got); err != nil {
 		return nil, err
 	}
 	return readCertificate(got.Certificate, r)
 }
 
-func (c Certifier) wanted() []bailey.Want { return []bailey.Want{{Name: c.Lease}} }
+func (c Certifier) wantedLease() []bailey.Want { return []bailey.Want{{Name: c.Lease}} }
 
 // readCertificate checks that a certificate is for the requested key and principal.
 func readCertificate(line string, r sshca.Request) (*sshca.Certificate, error) {
@@ -226,7 +226,7 @@ func readCertificate(line string, r sshca.Request) (*sshca.Certificate, error) {
 // Trusted returns the public keys that hosts must trust, as bailey ssh-ca export prints them.
 func (c Certifier) Trusted(ctx context.Context) ([]byte, error) {
 	var got trusted
-	if _, err := c.requestOnce(ctx, c.wanted(), askTrusted, brokerRequest{Wants: wireWants(c.wanted())}, &got); err != nil {
+	if _, err := c.requestOnce(ctx, c.wantedLease(), askTrusted, brokerRequest{Wants: wireWants(c.wantedLease())}, &got); err != nil {
 		return nil, err
 	}
 	if _, _, _, _, err := ssh.ParseAuthorizedKey([]byte(got.Keys)); err != nil {
