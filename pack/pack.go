@@ -12,6 +12,7 @@
 //	name: git
 //	version: 1.0.0
 //	description: looking at git repositories
+//	author: example                     # optional, as are license and homepage: for people, without effect
 //	capabilities:
 //	  - name: log                       # the id is git.log; only built-in packs may write a full id
 //	    description: show the history
@@ -352,6 +353,9 @@ type Pack struct {
 	Name         string
 	Version      string
 	Description  string
+	Author       string // as its author writes it; the key of a signature is what counts
+	License      string // for example Apache-2.0
+	Homepage     string
 	Capabilities []*Capability // in the order of the file
 }
 

@@ -135,7 +135,7 @@ func TestDigestCoversWhatActs(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	for _, c := range []struct{ name, old, new, want string }{
 		{"unknown key", "risk: low", "rsik: low", `6:5: a capability has no key "rsik"; did you mean "risk"?`},
-		{"unknown pack key", "version: 1.0.0", "version: 1.0.0\nlicense: x", `3:1: the pack has no key "license"`},
+		{"unknown pack key", "version: 1.0.0", "version: 1.0.0\nlicence: x", `3:1: the pack has no key "licence"; did you mean "license"?`},
 		{"unknown backend key", "command: ls", "command: ls\n      shell: true", `14:7: backend has no key "shell"`},
 		{"duplicate key", "risk: low", "risk: low\n    risk: low", `7:5: a capability has the key "risk" twice`},
 		{"duplicate by alias", "risk: low", "argvPattern: a\n    argv_pattern: b\n    risk: low", `"argvPattern" twice`},

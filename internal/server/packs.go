@@ -74,6 +74,7 @@ func (b *packStore) proposeInstall(r apitype.PackRequest) (p apitype.PackProposa
 	if err := b.notOlder(&p, r.Downgrade); err != nil {
 		return p, nil, err
 	}
+	p.Loud = append(p.Loud, packstore.Notes(v)...)
 	b.describeChanges(&p, now, keys)
 	return p, data, nil
 }
