@@ -399,6 +399,25 @@ func (m *Capability) Quoting(hide func(string) string) *Capability {
 	return &q
 }
 
+// WithTimeout returns a copy of m with a shorter time limit. 0 changes nothing. A limit that is longer than that of the
+// manifest is Invalid, and the result is m.
+func (m *Capability) WithTimeout(d time.Duration) (*Capability, error) {
+	most := m.Timeout
+	if most == 0 {
+		most = bailey.DefaultTimeout
+	}
+	switch {
+	case d == 0:
+		return m, nil
+	case d < time.Millisecond || d > most:
+		return m, bailey.Invalid.Errorf(fmt.Sprintf("use a timeout from 1ms to %s, or none", most),
+			"%s may run for %s at most, not for %s", m.ID, most, d)
+	}
+	limited := *m
+	limited.Timeout = d
+	return &limited, nil
+}
+
 func (m *Capability) redactText(v string) string {
 	if m.quote == nil {
 		return v
