@@ -39,6 +39,8 @@ func Diff(old, now *Pack) []Change {
 			}
 			if c.Uncaged() {
 				runs += " without a jail"
+			} else if waivers := c.Waivers(); len(waivers) > 0 {
+				runs += ", with the waiver " + strings.Join(waivers, ", ")
 			}
 			list = append(list,
 				Change{c.ID, "new",

@@ -60,8 +60,9 @@
 // Files in fs.ro cannot be mapped as code.
 //
 // fs.exec lists the programs that a tool may execute in addition to its own, and is a waiver that policy names. It
-// contains path inputs that the tool writes, such as "{{ input.dir }}", and in built-in packs absolute paths of
-// programs, or of directories of programs if the path ends with a slash. A tool with egress may name programs, but no
+// contains path inputs that the tool writes, such as "{{ input.dir }}", and absolute paths of programs, which are pinned
+// like the tool itself. In built-in packs programs are no waiver, and a path with a slash at its end is a directory of
+// programs. A tool with egress may name programs, but no
 // directories. With cache: true, HOME is kept for the directory that cwdFromInput names. There are two such homes: one
 // for the tools of the pack that have egress, and one for the others, which see the first one read-only at
 // /home/fetched. In a built-in pack, backend.path lists the directories in which the command is searched first. With

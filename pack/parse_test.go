@@ -164,7 +164,7 @@ func TestParseRefuses(t *testing.T) {
 		{"hide beside", "rw: []", `hide: ["{{ input.dir }}x"]`, "hide must be a path below"},
 		{"climbing hide", "rw: []", `hide: ["{{ input.dir }}/../x"]`, "hide must be a path below"},
 		{"hide of two", "rw: []", `hide: ["{{ input.dir }}/{{ input.dir }}"]`, "hide must be a path below"},
-		{"exec", "exec: []", "exec: [/bin/sh]", "this version cannot let a pack name helpers"},
+		{"exec", "exec: []", "exec: [/bin/]", "only built-in packs may name directories of programs"},
 		{"libs", "exec: []", "libs: [/usr/lib]", "only built-in packs may name directories of libraries"},
 		{"preview of another shape", "timeout: 30s", "preview: [ls]", "10:14: preview must be a mapping, not a list"},
 		{"preview without a command line", "timeout: 30s", "preview: {timeout: 1s}", "preview needs args"},
