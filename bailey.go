@@ -63,6 +63,8 @@ type Call struct {
 	Client     string // self-description of the client: context, never identity
 	DryRun     bool   // decide and plan only, execute nothing
 	Own        bool   // for a dry run: the agent executes the call itself, in no cage but its own
+	// Timeout is the time limit of the tool, at most that of the manifest. 0 means that of the manifest.
+	Timeout time.Duration
 	// Patience is the time to wait for an answer if a person must be asked. After that the call becomes pending. Asked
 	// is the callback in [Question].
 	Patience time.Duration

@@ -32,6 +32,7 @@ var layers = []struct {
 		"audit":                  {ours: []string{"."}, outside: []string{"golang.org/x/mod"}},
 		"hook":                   {ours: []string{"."}},
 		"pack":                   {ours: []string{".", "internal/gitremote", "internal/strictjson", "internal/strictyaml"}, outside: []string{"github.com/goccy/go-yaml", "golang.org/x/mod"}},
+		"pack/clixpack":          {ours: []string{".", "internal/strictyaml", "pack"}, outside: []string{"github.com/goccy/go-yaml"}},
 		"packs":                  {},
 		"internal/policy":        {ours: []string{".", "internal/strictjson", "internal/strictyaml"}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/goccy/go-yaml"}},
 		"internal/policy/review": {ours: []string{".", "internal/policy", "internal/strictjson"}, outside: []string{"github.com/cedar-policy/cedar-go"}},
@@ -88,7 +89,7 @@ var layers = []struct {
 		"internal/localapi":         {ours: []string{".", "internal/peer", "internal/terminal"}, outside: []string{"golang.org/x/sys"}},
 		"internal/localapi/apitype": {ours: []string{".", "audit", "hook", "internal/approve", "internal/approvaltext", "internal/hooks", "internal/agenthook", "internal/localapi", "internal/notify", "internal/packstore", "internal/peer", "internal/policy", "internal/policy/review", "internal/receipts", "internal/redact", "internal/safefile", "internal/settings", "internal/terminal", "internal/tui", "pack"}},
 		"internal/settings":         {ours: []string{".", "internal/egress", "internal/localapi", "internal/redact", "internal/sshsig", "internal/workspace", "internal/strictjson", "internal/strictyaml"}, outside: []string{"github.com/goccy/go-yaml"}},
-		"internal/packstore":        {ours: []string{".", "internal/localapi", "internal/safefile", "internal/terminal", "pack", "packs"}},
+		"internal/packstore":        {ours: []string{".", "internal/localapi", "internal/safefile", "internal/terminal", "pack", "pack/clixpack", "packs"}},
 		"internal/policyfiles":      {ours: []string{".", "audit", "internal/localapi", "internal/policy", "internal/policy/review", "internal/receipts", "internal/safefile", "internal/terminal", "pack", "internal/strictjson"}},
 	}},
 	{"processes", "construct and connect everything below", map[string]imports{

@@ -69,6 +69,11 @@ type File struct {
 // Bytes returns the contents of the file. The caller must not change them.
 func (f File) Bytes() []byte { return f.bytes }
 
+// NewFile returns a file for [BundleFiles]. The caller must not change data.
+func NewFile(path string, data []byte) File {
+	return File{Path: path, Size: len(data), SHA256: sumOf(data), bytes: data}
+}
+
 // Bundle is a bundle whose files match its index. Its author is not verified, see [Verify] and [Bundle.Dev].
 type Bundle struct {
 	Name    string
@@ -294,10 +299,15 @@ func bundleError(format string, args ...any) error {
 // MakeBundle returns an unsigned bundle of all files below fsys, with the name and version of the manifest. The
 // manifest must be valid. The result is checked with ReadBundle.
 func MakeBundle(fsys fs.FS) ([]byte, error) {
-	files, err := filesOf(fsys)
+	files, err := ReadFiles(fsys)
 	if err != nil {
 		return nil, err
 	}
+	return BundleFiles(files)
+}
+
+// BundleFiles is like [MakeBundle], for files that are sorted by path.
+func BundleFiles(files []File) ([]byte, error) {
 	i := slices.IndexFunc(files, func(f File) bool { return f.Path == ManifestName })
 	if i < 0 {
 		return nil, bailey.Invalid.New("the directory has no "+ManifestName, "bailey pack scaffold NAME creates one")
@@ -317,8 +327,8 @@ func MakeBundle(fsys fs.FS) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// filesOf reads the files of a directory, sorted by path. It refuses everything except files and directories.
-func filesOf(fsys fs.FS) (files []File, err error) {
+// ReadFiles reads the files of a directory, sorted by path. It refuses everything except files and directories.
+func ReadFiles(fsys fs.FS) (files []File, err error) {
 	err = fs.WalkDir(fsys, ".", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil || path == ".":
@@ -346,11 +356,11 @@ func fileOf(fsys fs.FS, path string) (f File, err error) {
 		return f, err
 	}
 	defer in.Close()
-	f.Path = path
-	if f.bytes, err = io.ReadAll(io.LimitReader(in, maxBundleFile+1)); err != nil {
+	data, err := io.ReadAll(io.LimitReader(in, maxBundleFile+1))
+	if err != nil {
 		return f, err
 	}
-	if f.Size, f.SHA256 = len(f.bytes), sumOf(f.bytes); f.Size > maxBundleFile {
+	if f = NewFile(path, data); f.Size > maxBundleFile {
 		return f, bundleInputError("%s is larger than %d bytes", path, maxBundleFile)
 	}
 	return f, nil

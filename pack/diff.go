@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"bailey"
@@ -34,10 +35,12 @@ func Diff(old, now *Pack) []Change {
 		if !ok {
 			runs := c.Command
 			if runs == "" {
-				runs = jsonText(c.spec.Backend)
+				runs = c.callsText()
 			}
 			if c.Uncaged() {
 				runs += " without a jail"
+			} else if waivers := c.Waivers(); len(waivers) > 0 {
+				runs += ", with the waiver " + strings.Join(waivers, ", ")
 			}
 			list = append(list,
 				Change{c.ID, "new",
@@ -241,4 +244,20 @@ func displayValue(v any) string {
 		return v
 	}
 	return jsonText(v)
+}
+
+// callsText returns the steps of a workflow, or the backend of another capability that has no command.
+func (m *Capability) callsText() string {
+	if len(m.spec.Backend.Steps) == 0 {
+		return jsonText(m.spec.Backend)
+	}
+	var calls []string
+	for _, s := range m.spec.Backend.Steps {
+		call := s.Call
+		if len(s.Input) > 0 {
+			call += " " + jsonText(s.Input)
+		}
+		calls = append(calls, call)
+	}
+	return strings.Join(calls, ", then ")
 }

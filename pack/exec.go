@@ -27,7 +27,8 @@ func (m *Capability) Waivers() []string {
 	if m.Uncaged() {
 		return []string{NoIsolation} // the whole cage
 	}
-	if w := m.spec.Sandbox.Work; len(w.Run)+len(w.Trees) > 0 {
+	w, helpers := m.spec.Sandbox.Work, len(m.spec.Sandbox.Exec) > 0
+	if len(w.Run)+len(w.Trees) > 0 || helpers && !m.Builtin { // the helpers of built-in packs were examined with them
 		return []string{FSExec}
 	}
 	return nil
@@ -151,8 +152,8 @@ func (r *reader) readExecEntry(n ast.Node, m *manifest, s *schema) {
 	}
 	dir, tree := strings.CutSuffix(v, "/")
 	switch {
-	case !r.builtin:
-		r.AddFault(n, "this version cannot let a pack name helpers to execute: fs.exec")
+	case !r.builtin && tree:
+		r.AddFault(n, "only built-in packs may name directories of programs in fs.exec; name each program")
 	case !path.IsAbs(v) || path.Clean(dir) != dir || dir == "" || dir == "/":
 		r.AddFault(n, "exec must be absolute paths without .. and not /, not %q", strictyaml.Clip(v))
 	case tree:

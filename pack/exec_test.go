@@ -48,7 +48,9 @@ func TestExecIsAWaiver(t *testing.T) {
 		`rw: ["{{ input.dir }}"], exec: ["{{ input.dir }}/bin"]`:                "exec must be only a path input",
 		`rw: ["{{ input.dir }}"], exec: ["{{ input.none }}"]`:                   "exec must be path inputs",
 		`rw: ["{{ input.dir }}", "{{ input.too }}"], exec: ["{{ input.dir }}"]`: "exec must have all of fs.rw",
-		`exec: [/usr/]`: "cannot let a pack name helpers",
+		`exec: [/usr/]`:        "only built-in packs may name directories of programs in fs.exec; name each program",
+		`exec: [/usr/bin/git]`: FSExec,
+		`exec: [usr/bin/git]`:  "exec must be absolute paths",
 	} {
 		p, err := Parse("pack.yaml", manifest(text))
 		switch {

@@ -12,6 +12,7 @@
 //	name: git
 //	version: 1.0.0
 //	description: looking at git repositories
+//	author: example                     # optional, as are license and homepage: for people, without effect
 //	capabilities:
 //	  - name: log                       # the id is git.log; only built-in packs may write a full id
 //	    description: show the history
@@ -59,8 +60,9 @@
 // Files in fs.ro cannot be mapped as code.
 //
 // fs.exec lists the programs that a tool may execute in addition to its own, and is a waiver that policy names. It
-// contains path inputs that the tool writes, such as "{{ input.dir }}", and in built-in packs absolute paths of
-// programs, or of directories of programs if the path ends with a slash. A tool with egress may name programs, but no
+// contains path inputs that the tool writes, such as "{{ input.dir }}", and absolute paths of programs, which are pinned
+// like the tool itself. In built-in packs programs are no waiver, and a path with a slash at its end is a directory of
+// programs. A tool with egress may name programs, but no
 // directories. With cache: true, HOME is kept for the directory that cwdFromInput names. There are two such homes: one
 // for the tools of the pack that have egress, and one for the others, which see the first one read-only at
 // /home/fetched. In a built-in pack, backend.path lists the directories in which the command is searched first. With
@@ -352,6 +354,9 @@ type Pack struct {
 	Name         string
 	Version      string
 	Description  string
+	Author       string // as its author writes it; the key of a signature is what counts
+	License      string // for example Apache-2.0
+	Homepage     string
 	Capabilities []*Capability // in the order of the file
 }
 
@@ -393,6 +398,25 @@ func (m *Capability) Quoting(hide func(string) string) *Capability {
 	q := *m
 	q.quote = hide
 	return &q
+}
+
+// WithTimeout returns a copy of m with a shorter time limit. 0 changes nothing. A limit that is longer than that of the
+// manifest is Invalid, and the result is m.
+func (m *Capability) WithTimeout(d time.Duration) (*Capability, error) {
+	most := m.Timeout
+	if most == 0 {
+		most = bailey.DefaultTimeout
+	}
+	switch {
+	case d == 0:
+		return m, nil
+	case d < time.Millisecond || d > most:
+		return m, bailey.Invalid.Errorf(fmt.Sprintf("use a timeout from 1ms to %s, or none", most),
+			"%s may run for %s at most, not for %s", m.ID, most, d)
+	}
+	limited := *m
+	limited.Timeout = d
+	return &limited, nil
 }
 
 func (m *Capability) redactText(v string) string {

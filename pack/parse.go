@@ -107,6 +107,9 @@ func (r *reader) readPack(n ast.Node) *Pack {
 		"name":         r.wordField("name", packName(), &p.Name),
 		"version":      r.wordField("version", version(), &p.Version),
 		"description":  strictyaml.TextField(r.File, "description", &p.Description),
+		"author":       strictyaml.TextField(r.File, "author", &p.Author),
+		"license":      strictyaml.TextField(r.File, "license", &p.License),
+		"homepage":     strictyaml.TextField(r.File, "homepage", &p.Homepage),
 		"fragments":    func(n ast.Node) { r.readFragments(n, shared) },
 		"capabilities": func(n ast.Node) { list = n },
 	})

@@ -135,7 +135,7 @@ func TestDigestCoversWhatActs(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	for _, c := range []struct{ name, old, new, want string }{
 		{"unknown key", "risk: low", "rsik: low", `6:5: a capability has no key "rsik"; did you mean "risk"?`},
-		{"unknown pack key", "version: 1.0.0", "version: 1.0.0\nlicense: x", `3:1: the pack has no key "license"`},
+		{"unknown pack key", "version: 1.0.0", "version: 1.0.0\nlicence: x", `3:1: the pack has no key "licence"; did you mean "license"?`},
 		{"unknown backend key", "command: ls", "command: ls\n      shell: true", `14:7: backend has no key "shell"`},
 		{"duplicate key", "risk: low", "risk: low\n    risk: low", `7:5: a capability has the key "risk" twice`},
 		{"duplicate by alias", "risk: low", "argvPattern: a\n    argv_pattern: b\n    risk: low", `"argvPattern" twice`},
@@ -164,7 +164,7 @@ func TestParseRefuses(t *testing.T) {
 		{"hide beside", "rw: []", `hide: ["{{ input.dir }}x"]`, "hide must be a path below"},
 		{"climbing hide", "rw: []", `hide: ["{{ input.dir }}/../x"]`, "hide must be a path below"},
 		{"hide of two", "rw: []", `hide: ["{{ input.dir }}/{{ input.dir }}"]`, "hide must be a path below"},
-		{"exec", "exec: []", "exec: [/bin/sh]", "this version cannot let a pack name helpers"},
+		{"exec", "exec: []", "exec: [/bin/]", "only built-in packs may name directories of programs"},
 		{"libs", "exec: []", "libs: [/usr/lib]", "only built-in packs may name directories of libraries"},
 		{"preview of another shape", "timeout: 30s", "preview: [ls]", "10:14: preview must be a mapping, not a list"},
 		{"preview without a command line", "timeout: 30s", "preview: {timeout: 1s}", "preview needs args"},

@@ -23,8 +23,10 @@ import (
 	"bailey/audit"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/packstore"
 	"bailey/internal/receipts"
 	"bailey/internal/terminal"
+	"bailey/pack"
 )
 
 // Exit is an error that ends the program with this exit code. All messages must have been printed before.
@@ -337,6 +339,8 @@ type Local interface {
 	Begun(dir string) bool
 	// Ledger opens a ledger: if copied, a copy from another place, whose last line may be cut off.
 	Ledger(a *App, dir string, copied bool) (ReceiptReader, error)
+	// Catalog returns the packs that a gateway of the home would use, and what is wrong with packs and keys.
+	Catalog(home localapi.Home) (*pack.Catalog, []packstore.Finding, error)
 	// Verify verifies the ledger of the home, as bailey audit verify does, and prints the verdict.
 	Verify(ctx context.Context, a *App) error
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
+	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/packstore"
 	"bailey/internal/terminal"
@@ -128,6 +129,22 @@ one is refused later.`,
 				"uninstalled: %s %s\n", was.Name, was.Version)
 		},
 	})
+}
+
+// installedCatalog returns the packs that a gateway of this home would use, and prints which installed ones it would
+// not load.
+func (a *App) installedCatalog() (*pack.Catalog, error) {
+	home, err := localapi.FindHome()
+	if err != nil {
+		return nil, err
+	}
+	catalog, found, err := a.Local.Catalog(home)
+	for _, f := range found {
+		if f.Pack != "" {
+			fmt.Fprintf(a.Stderr, "bailey: %s\n  %s\n", terminal.Shown(f.Text), terminal.Shown(f.Cure))
+		}
+	}
+	return catalog, err
 }
 
 func printPacks(w io.Writer, l apitype.PackRows) {

@@ -12,8 +12,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -43,13 +46,14 @@ type packChecked struct {
 	Digest       string      `json:"digest,omitempty"`
 	Capabilities int         `json:"capabilities,omitempty"`
 	Findings     []packFault `json:"findings"`
+	Notes        []string    `json:"notes,omitempty"` // about a translation
 }
 
 func (a *App) packValidate() *cobra.Command {
 	return &cobra.Command{
 		Use: "validate DIR|BUNDLE", Short: "Report all faults of a pack",
 		Long: `Read a pack's directory or a bundle as an installation would, and report its faults with file,
-line and column. The signature is not checked: use bailey pack verify. Exit code 2 if there is a fault.`,
+line and column. A directory in the layout of clix (capabilities/*.yaml) is translated. The signature is not checked: use bailey pack verify. Exit code 2 if there is a fault.`,
 		Example: "  bailey pack validate ./demo\n  bailey pack validate demo-1.0.0.baileypack --json",
 		Args:    OneArg("a pack's directory or bundle, for example: bailey pack validate ./demo"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -59,7 +63,7 @@ line and column. The signature is not checked: use bailey pack verify. Exit code
 				c.Findings = faultsOf(args[0], err)
 			} else {
 				c = packChecked{OK: true, Name: p.Name, Version: p.Version, Digest: v.Digest,
-					Capabilities: len(p.Capabilities), Findings: c.Findings}
+					Capabilities: len(p.Capabilities), Findings: c.Findings, Notes: packstore.Notes(v)}
 			}
 			return ExitUnless(c.OK, apitype.ExitInput, PrintAnswer(a, c, printCheck))
 		},
@@ -77,19 +81,32 @@ func printCheck(w io.Writer, c packChecked) {
 	if c.OK {
 		fmt.Fprintf(w, "%s %s is valid: %s\n", c.Name, c.Version, apitype.Counts(c.Capabilities, "capability"))
 	}
+	for _, note := range c.Notes {
+		fmt.Fprintln(w, "note: "+terminal.Shown(note))
+	}
 }
+
+// faultPlace is the place at the beginning of a line of a parser's error.
+var faultPlace = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([A-Za-z0-9_][A-Za-z0-9_./-]*\.(?:ya?ml|json)):(?:([0-9]+):([0-9]+):)? `)
+})
 
 // faultsOf returns one fault for each line of a parser's error.
 func faultsOf(path string, err error) (list []packFault) {
-	if info, e := os.Stat(path); e == nil && info.IsDir() {
-		path = filepath.Join(path, pack.ManifestName)
-	}
+	info, bad := os.Stat(path)
+	dir := bad == nil && info.IsDir()
 	for line := range strings.Lines(err.Error()) {
 		f := packFault{File: path, Text: strings.TrimSuffix(line, "\n")}
-		if rest, ok := strings.CutPrefix(f.Text, pack.ManifestName+":"); ok {
-			if n, _ := fmt.Sscanf(rest, "%d:%d:", &f.Line, &f.Column); n == 2 {
-				f.Text = strings.TrimPrefix(rest, fmt.Sprintf("%d:%d: ", f.Line, f.Column))
-			}
+		if at := faultPlace().FindStringSubmatch(f.Text); at != nil {
+			f.Line, _ = strconv.Atoi(at[2]) // 0 if the fault has no line
+			f.Column, _ = strconv.Atoi(at[3])
+			f.Text = f.Text[len(at[0]):]
+			f.File = filepath.Join(path, at[1])
+		} else if dir {
+			f.File = filepath.Join(path, pack.ManifestName)
+		}
+		if !dir {
+			f.File = path
 		}
 		list = append(list, f)
 	}

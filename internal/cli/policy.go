@@ -15,7 +15,6 @@ import (
 	"bailey"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
-	"bailey/internal/packstore"
 	"bailey/internal/policy/review"
 	"bailey/internal/policyfiles"
 	"bailey/internal/safefile"
@@ -225,7 +224,7 @@ func (a *App) checkPolicy(args []string) (c policyCheckResult, err error) {
 	if err != nil {
 		return c, err
 	}
-	catalog, err := packstore.BuiltIn()
+	catalog, err := a.installedCatalog()
 	if err != nil {
 		return c, err
 	}

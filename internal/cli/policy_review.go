@@ -14,7 +14,6 @@ import (
 
 	"bailey"
 	"bailey/internal/localapi"
-	"bailey/internal/packstore"
 	"bailey/internal/policy"
 	"bailey/internal/policy/review"
 	"bailey/internal/policyfiles"
@@ -53,7 +52,7 @@ Without -o the rules go to stdout. With -o they go into a new file; an existing 
 		Args: CheckArgs(func(_ *cobra.Command, args []string) bool { return len(args) > 0 }, "import needs a file of lists",
 			"use for example: bailey policy import ~/.claude/settings.json -o policy"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			made, err := importLists(args)
+			made, err := a.importLists(args)
 			if err != nil {
 				return err
 			}
@@ -72,7 +71,7 @@ Without -o the rules go to stdout. With -o they go into a new file; an existing 
 }
 
 // importLists makes rules from the files and checks that they load.
-func importLists(files []string) (made review.Import, err error) {
+func (a *App) importLists(files []string) (made review.Import, err error) {
 	var lists []review.Lists
 	for _, name := range files {
 		data, err := readLists(name)
@@ -85,7 +84,7 @@ func importLists(files []string) (made review.Import, err error) {
 		}
 		lists = append(lists, l)
 	}
-	catalog, err := packstore.BuiltIn()
+	catalog, err := a.installedCatalog()
 	if err != nil {
 		return made, err
 	}
@@ -180,7 +179,7 @@ data that the receipt hides. Dry runs are decided like calls. The exit code does
 			if err != nil {
 				return err
 			}
-			catalog, err := packstore.BuiltIn()
+			catalog, err := a.installedCatalog()
 			if err != nil {
 				return err
 			}
@@ -280,7 +279,7 @@ A rule names the capability, the caller and the jail, the directories, and the a
 Without -o the rules go to stdout. With -o they go into a new file; an existing one is never overwritten.`,
 		Example: "  bailey policy suggest --since 7d\n  bailey policy suggest --since 7d -o policy/suggested.cedar",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			catalog, err := packstore.BuiltIn()
+			catalog, err := a.installedCatalog()
 			if err != nil {
 				return err
 			}

@@ -52,6 +52,8 @@ same call; it runs once. With --wait it waits for the answer.`,
 	cmd.Flags().BoolVar(&call.DryRun, "dry-run", false, "decide and plan, execute nothing")
 	cmd.Flags().BoolVar(&raw, "raw", false,
 		"write the tool's output unchanged, also to a terminal, which it can then control")
+	cmd.Flags().DurationVar(&call.Timeout, "timeout", 0,
+		"end the tool after this `time`, for example 30s; at most the capability's own limit, which is the default")
 	cmd.Flags().BoolVar(&call.Wait, "wait", false, "if an approval is needed, wait for the answer")
 	return cmd
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/packstore"
 	"bailey/internal/shellparse"
 	"bailey/pack"
 )
@@ -21,7 +20,8 @@ func (a *App) shimCheckVerb() *cobra.Command {
 		Use: "check [LINE]", Short: "Show the capability that a command line means",
 		Long: `Show the capability that a command line, for example "git log -5", means, with its side-effect
 class and its input. If the line means none, or more than one, the reason and the nearest capabilities are
-printed, and the exit code is 1. The built-in packs are searched. Nothing is run.
+printed, and the exit code is 1. The built-in and the installed packs are searched.
+Nothing is run.
 
 The line is LINE, as one argument, or standard input.
 
@@ -34,14 +34,14 @@ longer than 64 KiB, the command ends with its number and exit code 2; earlier li
 			if lines && len(args) > 0 {
 				return bailey.Invalid.New("shim check --jsonl reads standard input", "Leave out the argument.")
 			}
-			builtIn, err := packstore.BuiltIn()
+			known, err := a.installedCatalog()
 			if err != nil {
 				return err
 			}
 			if lines {
-				return a.checkShimLines(builtIn.All(), os.Stdin)
+				return a.checkShimLines(known.All(), os.Stdin)
 			}
-			return a.checkShimLine(builtIn.All(), args)
+			return a.checkShimLine(known.All(), args)
 		},
 	}
 	cmd.Flags().BoolVar(&lines, "jsonl", false, `read lines of {"line":"…"}`)

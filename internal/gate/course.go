@@ -101,8 +101,8 @@ func (c *callState) lookupCapability(context.Context) error {
 	c.profile = c.Catalog.Profile() // read before Lookup, so that check detects a change of the profile
 	m, err := c.Catalog.Lookup(c.call.Capability)
 	if err == nil {
-		c.manifest = m.Quoting(c.redactMessage)
-		return nil
+		c.manifest, err = m.Quoting(c.redactMessage).WithTimeout(c.call.Timeout)
+		return err
 	}
 	if hidden := bailey.CapabilityID(c.redactMessage(string(c.call.Capability))); hidden != c.call.Capability {
 		if _, of := c.Catalog.Lookup(hidden); of != nil {

@@ -50,6 +50,24 @@ func TestIntentFirst(t *testing.T) {
 	}
 }
 
+// TestTimeoutOfACall checks that a call's own time limit reaches the tool, and that one above the manifest's is refused with
+// a receipt, before anything is decided.
+func TestTimeoutOfACall(t *testing.T) {
+	w := newWorld(t)
+	short := call()
+	short.Timeout = time.Second
+	if res := w.gate().Do(t.Context(), short); res.Err != nil || len(w.jobs) == 0 || w.jobs[len(w.jobs)-1].Timeout != time.Second {
+		t.Errorf("%+v, %+v", res, w.jobs)
+	}
+	w = newWorld(t)
+	long := call()
+	long.Timeout = 25 * time.Hour
+	res := w.gate().Do(t.Context(), long)
+	if !errors.Is(res.Err, bailey.Invalid) || res.Executed || w.asked > 0 || res.Receipt == "" {
+		t.Errorf("%+v after %v", res, w.did)
+	}
+}
+
 // TestEveryExitHasOneReceipt checks that there is one intent and one outcome if a stage refuses, fails or panics, and
 // that the tool does not run after a stage that refused.
 func TestEveryExitHasOneReceipt(t *testing.T) {

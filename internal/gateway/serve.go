@@ -215,7 +215,7 @@ func (g *Gateway) serveCall(ctx context.Context, cancel context.CancelCauseFunc,
 		}
 	}
 	call.Capability, call.Input, call.Text = q.Call.Capability, q.Call.Input, q.Call.Text
-	call.DryRun = q.Call.DryRun
+	call.DryRun, call.Timeout = q.Call.DryRun, q.Call.Timeout
 	if q.Call.Wait {
 		call.Patience = math.MaxInt64 // until the approval request expires
 		call.Asked = noticeSender(conn)

@@ -76,7 +76,8 @@ type CallQuery struct {
 	Text       bool                `json:"text,omitempty"`
 	DryRun     bool                `json:"dryRun,omitempty"`
 	Wait       bool                `json:"wait,omitempty"`
-	Stream     bool                `json:"stream,omitempty"` // send output as it arrives
+	Stream     bool                `json:"stream,omitempty"`  // send output as it arrives
+	Timeout    time.Duration       `json:"timeout,omitempty"` // nanoseconds, at most that of the manifest; 0 means that
 	// Argv has the arguments of a tool called by its own name, instead of a capability and its input. The gateway maps
 	// them to a capability, and all output is sent, whatever its size. If the tool reads standard input, the gateway
 	// sends an [InputBound] as an input frame, and the client must answer with one input frame.

@@ -17,6 +17,7 @@ import (
 	"bailey/internal/safefile"
 	"bailey/internal/terminal"
 	"bailey/pack"
+	"bailey/pack/clixpack"
 	"bailey/packs"
 )
 
@@ -162,6 +163,10 @@ func Load(home localapi.Home, in Installed, keys []pack.Key) (*pack.Pack, error)
 // ReadBundle reads a bundle file without verifying it. The error is of the kind NotFound if there is no file, else
 // Invalid.
 func ReadBundle(file string) ([]byte, error) {
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		return nil, bailey.Invalid.New(file+" is a directory, and a bundle is a file",
+			"use bailey pack install --dev DIR for an unsigned pack of your own, or bailey pack bundle DIR and pack sign")
+	}
 	data, err := safefile.ReadPlain(file, pack.MaxBundle)
 	if err == nil && data == nil {
 		err = bailey.NotFound.New("there is no file "+file, "run bailey pack bundle DIR to create a bundle")
@@ -258,7 +263,8 @@ func ReadAt(path string, dev bool, keys []pack.Key) (v *pack.Verified, data []by
 	return v, data, err
 }
 
-// BundleOf makes a bundle from a directory. Symlinks cannot lead out of the directory.
+// BundleOf makes a bundle from a directory of a pack, in our layout or in that of clix. Symlinks cannot lead out of the
+// directory.
 func BundleOf(dir string) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -266,7 +272,26 @@ func BundleOf(dir string) ([]byte, error) {
 			"name the directory of pack.yaml")
 	}
 	defer root.Close()
-	return pack.MakeBundle(root.FS())
+	files, err := pack.ReadFiles(root.FS())
+	if err == nil && clixpack.Is(files) {
+		files, err = translateClix(files)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return pack.BundleFiles(files)
+}
+
+// Notes returns the remarks about a pack that was translated from another layout.
+func Notes(v *pack.Verified) []string { return clixpack.Notes(v.Files) }
+
+// translateClix translates the layout of clix.
+func translateClix(files []pack.File) ([]pack.File, error) {
+	builtIn, err := BuiltIn()
+	if err != nil {
+		return nil, err
+	}
+	return clixpack.Translate(files, func(name string) bool { return builtIn.Pack(name) != nil })
 }
 
 // ChangeLines prints changes in full: a person must not confirm text without seeing it.
@@ -291,6 +316,9 @@ type Row struct {
 	Name         string `json:"name"`
 	Version      string `json:"version"`
 	Description  string `json:"description"`
+	Author       string `json:"author,omitempty"`
+	License      string `json:"license,omitempty"`
+	Homepage     string `json:"homepage,omitempty"`
 	Source       string `json:"source"`
 	Digest       string `json:"digest,omitempty"` // of the bundle
 	Key          string `json:"key,omitempty"`
@@ -307,7 +335,8 @@ func NewRow(p *pack.Pack, source string, in Installed) Row {
 	for _, c := range p.Capabilities {
 		words = append(words, string(c.ID), c.Description)
 	}
-	return Row{Name: p.Name, Version: p.Version, Description: p.Description, Source: source, Digest: in.Digest,
+	return Row{Name: p.Name, Version: p.Version, Description: p.Description, Author: p.Author, License: p.License,
+		Homepage: p.Homepage, Source: source, Digest: in.Digest,
 		Key:          in.Key,
 		Capabilities: len(p.Capabilities), words: strings.ToLower(strings.Join(words, "\n"))}
 }

@@ -17,6 +17,7 @@ import (
 	"bailey"
 	"bailey/internal/applied"
 	"bailey/internal/gateway"
+	"bailey/internal/ledger"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/packstore"
@@ -74,6 +75,7 @@ func (b *packStore) proposeInstall(r apitype.PackRequest) (p apitype.PackProposa
 	if err := b.notOlder(&p, r.Downgrade); err != nil {
 		return p, nil, err
 	}
+	p.Loud = append(p.Loud, packstore.Notes(v)...)
 	b.describeChanges(&p, now, keys)
 	return p, data, nil
 }
@@ -428,6 +430,21 @@ func openCatalog(home localapi.Home, l packstore.State) (*pack.Catalog, []packst
 		c = more
 	}
 	return c, found, nil
+}
+
+// InstalledCatalog returns the packs that a gateway of this home would use, without a gateway. If one is running, it may
+// write to the ledger meanwhile; its last events may then be missing.
+func InstalledCatalog(home localapi.Home) (*pack.Catalog, []packstore.Finding, error) {
+	var known packstore.State
+	// Most homes have no packs of their own, and need not read the ledger for it.
+	if len(packstore.NamesIn(filepath.Join(string(home), packstore.DirName))) > 0 && ledger.Begun(home.Ledger()) {
+		l, err := Replayed(home)
+		if err != nil {
+			return nil, nil, err
+		}
+		known = l.Packs
+	}
+	return openCatalog(home, known)
 }
 
 // packOnboard is the operator command: it writes the ledger entry before the tool runs.

@@ -18,7 +18,6 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
-	"bailey/internal/packstore"
 	"bailey/internal/policy"
 	"bailey/internal/policy/review"
 	"bailey/internal/policyfiles"
@@ -591,7 +590,7 @@ func StandIn(home localapi.Home, s *apitype.Status) error {
 	if err != nil {
 		return err
 	}
-	catalog, err := packstore.BuiltIn()
+	catalog, _, err := openCatalog(home, l.Packs)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,10 @@ import (
 
 	"bailey/internal/cli"
 	"bailey/internal/ledger"
+	"bailey/internal/localapi"
+	"bailey/internal/packstore"
+	"bailey/internal/server"
+	"bailey/pack"
 )
 
 // Work implements [cli.Local].
@@ -55,6 +59,11 @@ func (Work) Ledger(a *cli.App, dir string, copied bool) (cli.ReceiptReader, erro
 		fmt.Fprintf(a.Stderr, "bailey: the last %d bytes are an incomplete line and are left out: bailey audit verify tells more\n", r.Rest)
 	}
 	return r, nil
+}
+
+// Catalog returns the packs that a gateway of the home would use.
+func (Work) Catalog(home localapi.Home) (*pack.Catalog, []packstore.Finding, error) {
+	return server.InstalledCatalog(home)
 }
 
 // Verify verifies the ledger of the home and prints the verdict.
