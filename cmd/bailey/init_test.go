@@ -116,7 +116,9 @@ func TestApproveAsks(t *testing.T) {
 			t.Errorf("%q: %d, %s", keys, code, said)
 		}
 	}
-	if said, code := y.dialog(t, "", "y\n", "approve", id); code != apitype.ExitOK || !strings.Contains(said, "approved") {
+	said, code := y.conversation(t, []string{"approve", id}, "Grant this? [y/N] ", "d\n", "Grant this? [y/N] ", "y\n")
+	if first, details, _ := strings.Cut(said, "Grant this? [y/N] d"); code != apitype.ExitOK || !strings.Contains(said, "approved") ||
+		!strings.Contains(first, "\neffect    system.") && !strings.HasPrefix(first, "effect ") || strings.Contains(first, "bailey approval 1") || !strings.Contains(details, "bailey approval 1") {
 		t.Errorf("y: %d, %s", code, said)
 	}
 	if err := call.Wait(); err != nil || !strings.Contains(out.String(), "\n20") {
