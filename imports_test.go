@@ -82,8 +82,8 @@ var layers = []struct {
 	}},
 	{"front ends", "translate a protocol into calls", map[string]imports{
 		"internal/agenthook": {ours: []string{".", "internal/shellparse", "internal/guard", "pack"}},
-		"internal/mcp":       {ours: []string{".", "internal/peer", "internal/strangers", "internal/strictjson"}, outside: []string{"github.com/modelcontextprotocol/go-sdk"}},
-		"internal/tui":       {ours: []string{"."}, outside: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
+		"internal/mcp":       {ours: []string{".", "internal/approvaltext", "internal/peer", "internal/strangers", "internal/strictjson"}, outside: []string{"github.com/modelcontextprotocol/go-sdk"}},
+		"internal/tui":       {ours: []string{".", "internal/approvaltext"}, outside: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
 	}},
 	{"APIs", "the contract between processes, and the files that they share", map[string]imports{
 		"internal/localapi":         {ours: []string{".", "internal/peer", "internal/terminal"}, outside: []string{"golang.org/x/sys"}},

@@ -18,6 +18,35 @@ import (
 	"bailey/internal/localapi/apitype"
 )
 
+// TestInitOffersPolicies checks that init at a terminal offers the policies to begin with, and shows and applies the chosen
+// one after a second yes. A no keeps the built-in policy and leaves no files.
+func TestInitOffersPolicies(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
+	y := newYard(t)
+	policy := filepath.Join(string(y.home), "policy")
+	said, code := y.conversation(t, []string{"init", y.repo}, "Write this? [y/N] ", "work\n", "Apply this policy? [y/N] ", "n\n")
+	if _, err := os.Stat(policy); code != apitype.ExitDenied || err == nil || !strings.Contains(said, "\n  push  work and push to branches: ") {
+		t.Errorf("no: %d, %v, %s", code, err, said)
+	}
+	other := filepath.Join(filepath.Dir(y.repo), "other")
+	if err := os.Mkdir(other, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	said, code = y.conversation(t, []string{"init", other}, "Write this? [y/N] ", "WORK\r", "Apply this policy? [y/N] ", "y\n")
+	if _, err := os.Stat(filepath.Join(policy, "work.cedar")); code != 0 || err != nil || !strings.Contains(said, "\npolicy: work, ") ||
+		!strings.Contains(said, "\n  allow  change          it changes only the workspace\n") {
+		t.Errorf("yes: %d, %v, %s", code, err, said)
+	}
+	third := filepath.Join(filepath.Dir(y.repo), "third")
+	if err := os.Mkdir(third, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if said, code = y.dialog(t, "", "y\n", "init", third); code != 0 || strings.Contains(said, "work and push") {
+		t.Errorf("a home with a policy: %d, %s", code, said)
+	}
+}
+
 // TestInitAsks checks that the question appears on the terminal, and that only y or yes and Enter mean yes.
 func TestInitAsks(t *testing.T) {
 	ktest.Long(t)
@@ -87,7 +116,9 @@ func TestApproveAsks(t *testing.T) {
 			t.Errorf("%q: %d, %s", keys, code, said)
 		}
 	}
-	if said, code := y.dialog(t, "", "y\n", "approve", id); code != apitype.ExitOK || !strings.Contains(said, "approved") {
+	said, code := y.conversation(t, []string{"approve", id}, "Grant this? [y/N] ", "d\n", "Grant this? [y/N] ", "y\n")
+	if first, details, _ := strings.Cut(said, "Grant this? [y/N] d"); code != apitype.ExitOK || !strings.Contains(said, "approved") ||
+		!strings.Contains(first, "\neffect    system.") && !strings.HasPrefix(first, "effect ") || strings.Contains(first, "bailey approval 1") || !strings.Contains(details, "bailey approval 1") {
 		t.Errorf("y: %d, %s", code, said)
 	}
 	if err := call.Wait(); err != nil || !strings.Contains(out.String(), "\n20") {

@@ -64,6 +64,42 @@ func (y *yard) dialog(t *testing.T, early, keys string, args ...string) (string,
 	return strings.ReplaceAll(s.Text(), "\r\n", "\n"), cmd.ProcessState.ExitCode()
 }
 
+// conversation runs the program on a new pseudo-terminal. steps are pairs of a prompt and the keys that answer it.
+func (y *yard) conversation(t *testing.T, args []string, steps ...string) (string, int) {
+	t.Helper()
+	master, slave := ktest.PTY(t)
+	cmd := y.command(y.program, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	slave.Close()
+	kill := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	defer kill.Stop()
+	s := ktest.NewScreen()
+	ended := make(chan struct{})
+	go func() { s.Watch(master); close(ended) }()
+	for seen := 0; len(steps) > 0; steps = steps[2:] {
+		for {
+			at := strings.Index(s.Text()[seen:], steps[0])
+			if at >= 0 {
+				seen += at + len(steps[0])
+				break
+			}
+			select {
+			case <-ended:
+				t.Fatalf("never asked %q:\n%s", steps[0], s.Text())
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		master.WriteString(steps[1])
+	}
+	<-ended
+	cmd.Wait()
+	return strings.ReplaceAll(s.Text(), "\r\n", "\n"), cmd.ProcessState.ExitCode()
+}
+
 // TestAttackOutputOnTerminal checks that the output of a tool is escaped on a terminal. With --raw or in a pipe it must
 // be unchanged.
 func TestAttackOutputOnTerminal(t *testing.T) {

@@ -53,11 +53,12 @@ func (a *App) approvalsList() *cobra.Command {
 }
 
 func (a *App) approvalsShow() *cobra.Command {
-	var plain bool
+	var plain, details bool
 	cmd := &cobra.Command{
-		Use: "show ID", Short: "Show everything a question asks",
-		Long: `Show a question: the text that an answer is bound to, and what is needed to approve it, or its
-outcome. docs/approvals.md explains the text.
+		Use: "show ID", Short: "Show a question",
+		Long: `Show a question: effect, message, files, destination and difference, and what is needed to approve
+it, or its outcome. With --details, show everything that an answer is bound to, with digests, arguments and
+environment; docs/approvals.md explains that text.
 
 With --text, print only the text, byte for byte, which is what gets signed:
 
@@ -72,15 +73,29 @@ With --text, print only the text, byte for byte, which is what gets signed:
 			if err != nil {
 				return err
 			}
-			text := q.Summary()
-			if plain {
+			text := q.FirstScreen(briefLines())
+			switch {
+			case plain:
 				text = q.Text
+			case details:
+				text = q.Summary()
 			}
 			return a.PrintLine(q, "%s", text)
 		},
 	}
 	cmd.Flags().BoolVar(&plain, "text", false, "print only the text that gets signed")
+	cmd.Flags().BoolVar(&details, "details", false, "show everything that an answer is bound to")
+	cmd.MarkFlagsMutuallyExclusive("text", "details")
 	return cmd
+}
+
+// briefLines returns how many lines of a difference fit on the terminal together with the rest of a question.
+func briefLines() int {
+	const others, fewest, otherwise = 16, 8, 40
+	if h := terminal.Height(os.Stdout); h > 0 {
+		return max(fewest, h-others)
+	}
+	return otherwise
 }
 
 // questionOf queries one question and checks that its text matches its digest. The details of the call are parsed from
@@ -110,13 +125,15 @@ type answerResult struct {
 type answerFlags struct {
 	key, signature string
 	long           string // how long the grant is valid; "" for one call
+	details        bool   // show everything that the answer is bound to
 }
 
 func (a *App) approveVerb() *cobra.Command {
 	var how answerFlags
 	cmd := &cobra.Command{
 		Use: "approve ID…", Short: "Approve a question",
-		Long: `Show a question, ask for confirmation, and approve it. The waiting call then runs if the current
+		Long: `Show a question, ask for confirmation, and approve it. Answer with d to see everything that the answer is
+bound to, as with --details, and to be asked again. The waiting call then runs if the current
 policy allows it. If its caller has disconnected, the same call runs once when it is repeated; until then
 bailey deny takes the approval back.
 
@@ -147,6 +164,7 @@ lists and revokes grants.`,
 	f := cmd.Flags()
 	f.StringVar(&how.key, "key", "", "sign with this SSH key, a `file`")
 	f.StringVar(&how.signature, "signature", "", "a detached SSH signature of the text, a `file`")
+	f.BoolVar(&how.details, "details", false, "show everything that the answer is bound to")
 	f.StringVar(&how.long, "for", "", "approve such calls for this `duration`, for example 1h30m; at most a day")
 	return a.OperatorVerb(cmd)
 }
@@ -164,11 +182,15 @@ func (a *App) approveQuestion(ctx context.Context, id string, how answerFlags) e
 		return bailey.NotFound.Errorf("run bailey approvals list to show the open questions",
 			"no question %q is open: %s", id, terminal.CutLine(q.Ended))
 	}
-	a.Explain(q.Summary())
+	text := q.FirstScreen(briefLines())
+	if how.details {
+		text = q.Summary()
+	}
+	a.Explain(text)
 	if how.long != "" {
 		return a.approveFor(ctx, c, op, q, how)
 	}
-	if err := a.Confirm(ctx, "Grant this?"); err != nil {
+	if err := a.confirmWithDetails(ctx, "Grant this?", q.Summary()); err != nil {
 		return err
 	}
 	approval := apitype.QuestionApproval{ID: q.ID, Digest: q.Digest}
@@ -180,6 +202,28 @@ func (a *App) approveQuestion(ctx context.Context, id string, how answerFlags) e
 		return err
 	}
 	return a.printAnswer(answerResult{ID: q.ID, Tally: tally, waited: q.Waits})
+}
+
+// confirmWithDetails asks the person at standard input and output, unless --yes is given. The answer d shows the details and
+// asks again.
+func (a *App) confirmWithDetails(ctx context.Context, question, details string) error {
+	if a.Yes {
+		return nil
+	}
+	for {
+		fmt.Fprintln(a.Dialog(), "(d shows all details)")
+		word, err := askWord(ctx, os.Stdin, a.Stdin, a.Dialog(), question)
+		switch {
+		case err != nil:
+			return err
+		case word == "d" || word == "details":
+			a.Explain(details)
+		case isYes(word):
+			return nil
+		default:
+			return errNotConfirmed("nothing was changed")
+		}
+	}
 }
 
 // signatureOf returns the signature over text, or "" if unsigned.
@@ -331,7 +375,7 @@ func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Op
 		"\nThe grant would allow every %s of %s that %s asks about, with any arguments, until %s.\n",
 		terminal.Shown(string(g.Capability)), terminal.Shown(g.Principal.Agent), askingRules(g.Rules),
 		g.Until.Local().Format(time.DateTime)))
-	if err := a.Confirm(ctx, "Give this grant?"); err != nil {
+	if err := a.confirmWithDetails(ctx, "Give this grant?", q.Summary()); err != nil {
 		return err
 	}
 	signature, err := how.signatureOf(ctx, d.Text)

@@ -16,6 +16,7 @@ import (
 	"bailey"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/policyfiles"
 	"bailey/internal/redact"
 	"bailey/internal/settings"
 	"bailey/internal/terminal"
@@ -30,6 +31,7 @@ type initRun struct {
 
 	dir, scope  string // scope is "" if the flag is not given
 	named       bool   // dir was given as an argument
+	policy      string // to begin with, noStarting, or "" if the flag is not given
 	apply, undo bool
 	chosen      map[string]*bool // flags of the clients, by id
 	clients     []agentClient    // chosen clients
@@ -44,6 +46,7 @@ type initReport struct {
 	Digest     string                `json:"digest,omitempty"`
 	Workspaces []string              `json:"workspaces,omitempty"`
 	Redaction  redact.Config         `json:"redaction,omitzero"`
+	Policy     *policyReport         `json:"policy,omitempty"` // the policy to begin with
 	Clients    []clientReport        `json:"clients,omitempty"`
 	Confined   bool                  `json:"confined"`         // never true: files that init writes confine no agent
 	Agents     []apitype.AgentStatus `json:"agents,omitempty"` // confinement of each agent
@@ -64,6 +67,7 @@ type fileChange struct {
 	note string // summary in one line
 	diff string
 	make func(ctx context.Context) error
+	undo func() error // if set, takes back what was written to find the difference
 }
 
 func (a *App) initVerb() *cobra.Command {
@@ -79,6 +83,11 @@ not shared. --cursor, --codex and --opencode write the MCP server into the file 
 reads. With --scope user (the only scope of Codex) init writes the user's file, and adds no workspace unless
 DIR is given. --undo removes exactly this configuration; workspaces stay.
 
+--policy NAME also applies a policy to begin with, which must be the first of this home; at a terminal, init offers them:
+
+  ` + strings.Join(policyfiles.DescribeStartings(), "\n  ") + `
+  none  keep the policy in use
+
 With --apply it applies a settings.yaml that was changed by hand.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return i.runInit(cmd.Context(), args) },
@@ -91,6 +100,7 @@ With --apply it applies a settings.yaml that was changed by hand.`,
 	}
 	f.BoolVar(&i.undo, "undo", false, "with a client: remove what init wrote")
 	f.StringVar(&i.scope, "scope", "", "with a client: `project or user`")
+	f.StringVar(&i.policy, "policy", "", "the policy to begin with: `look, work, push` or none")
 	return a.OperatorVerb(cmd)
 }
 
@@ -139,11 +149,16 @@ func (i *initRun) parseArgs(args []string) (err error) {
 		wrong = "--scope needs one of " + strings.Join(flags, ", ")
 	case !slices.Contains([]string{"", "project", "user"}, i.scope):
 		wrong = fmt.Sprintf("--scope must be project or user, not %q", i.scope)
+	case i.policy != "" && (i.undo || i.apply):
+		wrong = "--policy cannot be combined with --undo and --apply"
 	case i.apply && (!none || len(args) > 0):
 		wrong = "--apply cannot be combined with other flags"
 	}
 	if wrong != "" {
 		return bailey.Invalid.New(wrong, "see bailey init --help")
+	}
+	if err := i.checkPolicyFlag(); err != nil {
+		return err
 	}
 	i.dir, i.named = ".", len(args) == 1
 	if i.named {
@@ -160,16 +175,27 @@ func (i *initRun) applyOnce(ctx context.Context) error {
 		return err
 	}
 	for _, c := range changes {
-		i.Explain(fmt.Sprintf("%s: %s\n%s", terminal.CutLine(c.file), c.note, c.diff))
+		i.Explain(c.String())
 	}
-	if err := i.Confirm(ctx, "Write this?"); err != nil {
-		return err
+	chosen := ""
+	offers, err := i.offersPolicy(ctx)
+	switch {
+	case err == nil && offers:
+		chosen, err = i.confirmWithPolicy(ctx)
+	case err == nil:
+		err = i.Confirm(ctx, "Write this?")
 	}
-	for _, c := range changes {
+	if err != nil {
+		return undoChanges(changes, err)
+	}
+	for n, c := range changes {
 		if err := c.make(ctx); err != nil {
-			return err
+			return undoChanges(changes[n:], err)
 		}
 		i.report.Changed = true
+	}
+	if chosen != "" {
+		return i.applyChosenPolicy(ctx, chosen)
 	}
 	return nil
 }
@@ -193,6 +219,9 @@ func (i *initRun) planChanges(ctx context.Context) (list []*fileChange, err erro
 		steps = append(steps, i.planApply)
 	case !i.undo && ofProject:
 		steps = slices.Insert(steps, 0, i.planWorkspace)
+	}
+	if i.policy != "" && i.policy != noStarting { // last, since it writes files for the comparison
+		steps = append(steps, func(ctx context.Context) (*fileChange, error) { return i.planPolicy(ctx, i.policy) })
 	}
 	for _, step := range steps {
 		c, err := step(ctx)
@@ -322,6 +351,9 @@ func (i *initRun) printReport() error {
 		if words := apitype.RuleCounts(i.report.Redaction); words != "" {
 			fmt.Fprintf(i.Stdout, "redaction: %s; in use from the next session on\n", words)
 		}
+	}
+	if p := i.report.Policy; p != nil {
+		fmt.Fprintf(i.Stdout, "policy: %s; edit it in %s\n", p.Text, terminal.CutLine(p.Dir))
 	}
 	for _, c := range i.clients {
 		i.sayClient(c)

@@ -157,9 +157,25 @@ func (a *App) Confirm(ctx context.Context, question string) error {
 	return askYesNo(ctx, os.Stdin, a.Stdin, a.Dialog(), question, "nothing was changed")
 }
 
-// askYesNo asks a question. The answer is yes only if y or yes and Enter are typed. Escape, the end of the input and any
-// other key mean no. Input that was typed before the question is discarded.
+// askYesNo asks a question. The answer is yes only if y or yes and Enter are typed.
 func askYesNo(ctx context.Context, tty *os.File, in io.Reader, out io.Writer, question, otherwise string) error {
+	word, err := askWord(ctx, tty, in, out, question)
+	if err == nil && !isYes(word) {
+		err = errNotConfirmed(otherwise)
+	}
+	return err
+}
+
+func isYes(word string) bool { return word == "y" || word == "yes" }
+
+// errNotConfirmed is the error after a no. otherwise says what that means.
+func errNotConfirmed(otherwise string) error {
+	return bailey.Denied.New("not confirmed: "+otherwise, "")
+}
+
+// askWord asks a question and returns the typed word in lower case. Escape, the end of the input and any other key mean "".
+// Input that was typed before the question is discarded.
+func askWord(ctx context.Context, tty *os.File, in io.Reader, out io.Writer, question string) (string, error) {
 	restore := terminal.OneByOne(tty)
 	defer restore()
 	fmt.Fprintf(out, "%s [y/N] ", question)
@@ -169,13 +185,10 @@ func askYesNo(ctx context.Context, tty *os.File, in io.Reader, out io.Writer, qu
 	select {
 	case word = <-said:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return "", context.Cause(ctx)
 	}
 	fmt.Fprintln(out)
-	if word = strings.ToLower(word); word != "y" && word != "yes" {
-		return bailey.Denied.New("not confirmed: "+otherwise, "")
-	}
-	return nil
+	return strings.ToLower(word), nil
 }
 
 // Dialog returns the stream for dialogs, which must not be mixed with JSON.

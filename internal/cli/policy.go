@@ -195,9 +195,9 @@ type policyCheckResult struct {
 
 func (a *App) policyCheck() *cobra.Command {
 	return &cobra.Command{
-		Use: "check [DIR]", Short: "Check a policy and run its tests",
+		Use: "check [DIR]", Aliases: []string{"test"}, Short: "Check a policy and run its tests",
 		Long: `Load the policy in DIR, or in $BAILEY_HOME/policy, as apply would, and run the tests beside its
-rules. Nothing takes effect, and no gateway is needed.`,
+rules. Nothing takes effect, and no gateway is needed. bailey policy test is the same command.`,
 		Example: "  bailey policy check\n  bailey policy check ./rules",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -288,23 +288,19 @@ func (a *App) startPolicy(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	files, err := policyfiles.Starting(name)
+	files, err := policyfiles.Starting(name, a.Bare)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(string(c.Home), "policy")
+	dir := c.Home.Path("policy")
 	if _, err := policyfiles.ReadDir(dir); bailey.KindOf(err) != bailey.NotFound {
 		return bailey.Conflict.New(dir+" already has a policy", "move it away first, or add rules to it with bailey allow")
 	}
-	var list []apitype.KeptFile
-	for _, f := range files.All() {
-		list = append(list, apitype.KeptFile{Name: f.Name, Text: string(f.Text)})
-	}
-	undo, err := replacePolicyFiles(dir, list)
-	if err == nil {
-		err = a.applyPolicy(ctx, []string{dir}, false, "")
-	}
+	undo, err := writeStarting(dir, files)
 	if err != nil {
+		return err
+	}
+	if err := a.applyPolicy(ctx, []string{dir}, false, ""); err != nil {
 		return errors.Join(err, undo())
 	}
 	return nil

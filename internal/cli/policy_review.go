@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"bailey"
 	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 	"bailey/internal/policy"
 	"bailey/internal/policy/review"
 	"bailey/internal/policyfiles"
@@ -28,7 +30,8 @@ const maxImport = 1 << 20
 
 // importReport is the result of `policy import`.
 type importReport struct {
-	File        string            `json:"file,omitempty"` // the new file
+	File        string            `json:"file,omitempty"`   // the new file
+	Beside      []string          `json:"beside,omitempty"` // files of the built-in rules, written beside it
 	Imported    []review.Imported `json:"imported"`
 	NotImported []review.Left     `json:"notImported"`
 	Text        string            `json:"text,omitempty"` // only if no file was written
@@ -47,7 +50,9 @@ capabilities that only read; changes are permitted but ask. An entry for a part 
 denies a part denies the whole. Entries without a capability are named and left out: no rule is ever wider
 than the list.
 
-Without -o the rules go to stdout. With -o they go into a new file; an existing one is never overwritten.`,
+Without -o the rules go to stdout. With -o they go into a new file; an existing one is never overwritten. If DIR has no
+rules yet, the built-in rules are written beside them, because a policy replaces the one in use: what works without a policy
+of your own then still works.`,
 		Example: "  bailey policy import ~/.claude/settings.json .claude/settings.json -o policy",
 		Args: CheckArgs(func(_ *cobra.Command, args []string) bool { return len(args) > 0 }, "import needs a file of lists",
 			"use for example: bailey policy import ~/.claude/settings.json -o policy"),
@@ -56,18 +61,55 @@ Without -o the rules go to stdout. With -o they go into a new file; an existing 
 			if err != nil {
 				return err
 			}
+			beside, err := a.writeBuiltInBeside(out)
+			if err != nil {
+				return err
+			}
 			said := func(file string) any {
-				r := importReport{File: file, Imported: made.Imported, NotImported: made.NotImported}
+				r := importReport{File: file, Beside: beside, Imported: made.Imported, NotImported: made.NotImported}
 				if file == "" {
 					r.Text = string(made.Text)
 				}
 				return r
 			}
-			return a.giveRules(out, "imported.cedar", made.Text, said, func() { writeImported(a.Stderr, made) })
+			return a.giveRules(out, "imported.cedar", made.Text, said, func() {
+				writeImported(a.Stderr, made)
+				if len(beside) > 0 && !a.JSON {
+					fmt.Fprintf(a.Stderr, "the built-in rules are beside them: %s\n", apitype.List(beside))
+				}
+			})
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write imported.cedar into a `directory`, or a new file *.cedar")
 	return cmd
+}
+
+// writeBuiltInBeside writes the built-in rules into the directory out, or that of the file out, if it has no rules.
+func (a *App) writeBuiltInBeside(out string) (names []string, err error) {
+	if out == "" {
+		return nil, nil
+	}
+	dir := out
+	if strings.HasSuffix(out, ".cedar") {
+		dir = filepath.Dir(out)
+	}
+	if _, err := policyfiles.ReadDir(dir); bailey.KindOf(err) != bailey.NotFound {
+		return nil, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, bailey.Unavailable.Wrapf(err, "", "cannot create directory %s", terminal.Shown(dir))
+	}
+	rules := []policy.Source{policy.Starter(), policy.Agents()}
+	if a.Bare {
+		rules = append(rules, policy.Elsewhere())
+	}
+	for _, s := range rules {
+		if err := safefile.Create(filepath.Join(dir, s.Name), s.Text, 0o600); err != nil {
+			return nil, bailey.Unavailable.Wrapf(err, "", "cannot write %s", terminal.Shown(filepath.Join(dir, s.Name)))
+		}
+		names = append(names, s.Name)
+	}
+	return names, nil
 }
 
 // importLists makes rules from the files and checks that they load.

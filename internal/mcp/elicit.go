@@ -13,6 +13,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"bailey"
+	"bailey/internal/approvaltext"
 )
 
 // A client that can ask its person ("elicitation") gets the complete question: as a request of the server in the
@@ -212,13 +213,21 @@ func questionText(q bailey.Question) (text string, whole bool) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-10s"+format+"\n", append([]any{name}, args...)...)
 	}
-	fmt.Fprintf(&b, "The agent %s wants to run %s. Nothing has run yet.\n\n", quoteWord(q.Principal.Agent),
+	brief := approvaltext.NewBrief(q)
+	writeBriefHead(line, brief)
+	fmt.Fprintf(&b, "The agent %s wants to run %s. Nothing has run yet.\n", quoteWord(q.Principal.Agent),
 		quoteWord(string(q.Call)))
-	// first, because it is the effect of the call, and dialogs are small
-	for l := range strings.Lines(q.Preview.Output.Text) {
-		line("shows", "| %s", escapeText(strings.TrimSuffix(l, "\n")))
-	}
 	line("impact", "%s", escapeText(q.Impact))
+	if len(brief.Places) > 0 {
+		line("to", "%s", escapeText(strings.Join(brief.Places, ", ")))
+	}
+	b.WriteString("\n")
+	for _, s := range brief.Sections {
+		fmt.Fprintf(&b, "%s:\n", s.Title)
+		for _, l := range s.Lines {
+			line("", "| %s", escapeText(l))
+		}
+	}
 	for _, r := range q.Rules {
 		line("asked by", "%s: %s", quoteWord(string(r.ID)), escapeText(r.Reason))
 	}
@@ -246,7 +255,28 @@ func questionText(q bailey.Question) (text string, whole bool) {
 	}
 	line("approval", "%s, open until %s", q.ID, formatTime(q.Expires))
 	line("digest", "%s", q.Digest)
+	for _, s := range brief.Rest {
+		for _, l := range s {
+			line("also", "| %s", escapeText(l))
+		}
+	}
 	return b.String(), b.Len() <= maxWords
+}
+
+// writeBriefHead writes the message and the files first, because a dialog may show only a few lines.
+func writeBriefHead(line func(name, format string, args ...any), brief approvaltext.Brief) {
+	for _, m := range brief.Messages {
+		for _, l := range strings.Split(m.Text, "\n") {
+			line(m.Name, "| %s", escapeText(l))
+		}
+	}
+	if len(brief.Files) > 0 {
+		var files []string
+		for _, f := range brief.Files {
+			files = append(files, quoteWord(f))
+		}
+		line("files", "%s", strings.Join(files, ", "))
+	}
 }
 
 func commandLine(argv []bailey.Shown) string {

@@ -33,7 +33,10 @@ func TestElicitation(t *testing.T) {
 					t.Errorf("it is not said that %q:\n%s", want, shown[0].Message)
 				}
 			}
-			if strings.ContainsAny(shown[0].Message, "\x1b\r") {
+			if head, _, _ := strings.Cut(shown[0].Message, "\n"); head != "message   | go\\u{202e}on" {
+				t.Errorf("the message is not first: %q", head)
+			}
+			if strings.ContainsAny(shown[0].Message, "\x1b\r\u202e") {
 				t.Error("something in the question reaches the terminal")
 			}
 			b, _ := json.Marshal(shown[0].RequestedSchema)

@@ -48,7 +48,7 @@ func (a *asker) open(c bailey.Call) (bailey.Question, chan struct{}) {
 		a.asked++
 		a.settled = make(chan struct{})
 		a.question = &bailey.Question{ID: bailey.ApprovalID(fmt.Sprintf("a-%d", a.asked)), Session: c.Session.ID, Principal: c.Principal, Call: c.Capability,
-			Digest: askedDigest, Expires: time.Unix(1e9, 0), Impact: "readOnly, readOnly", Contents: bailey.NotBound, Dir: bailey.Shown{Text: "/src"},
+			Digest: askedDigest, Expires: time.Unix(1e9, 0), Impact: "readOnly, readOnly", Inputs: []bailey.Input{{Name: "message", Shown: bailey.Shown{Text: `"go\u202eon"`}}}, Contents: bailey.NotBound, Dir: bailey.Shown{Text: "/src"},
 			Argv: []bailey.Shown{{Text: "date"}, {Text: "--utc\n\x1b[2J"}}, Rules: []bailey.Rule{{ID: "dates-ask", Reason: "somebody looks first", Count: 1}},
 			Preview: bailey.Preview{Argv: []bailey.Shown{{Text: "cal"}}, Output: bailey.Shown{Text: "Mo Tu\n 1 \x1b[31m2\n"}}}
 	}

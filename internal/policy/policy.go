@@ -79,27 +79,30 @@ func StarterBudgets() Source { return embeddedSource("starter.budgets.yaml", "bu
 // base pack.
 func Agents() Source { return embeddedSource("starter-agents.cedar", "starter-agents.cedar") }
 
-// Starting is a policy to begin with, instead of [Starter].
+// Starting is a policy to begin with, instead of [Starter]: at most ten rules that a person can read.
 type Starting struct {
-	Name, Text string // Text says what it allows
-	files      []string
+	Name, Text string   // Text says in one line what it allows
+	rules      []string // files
+	tests      []string
 }
 
-// Startings returns the policies to begin with, the strictest first. Each contains the rules of those before it.
+// Startings returns the policies to begin with, the strictest first.
 func Startings() []Starting {
 	return []Starting{
-		{"look", "look only: reading, and nothing else", []string{"look"}},
-		{"work", "work locally: also changing files and the repository, building and testing; deleting and downloads ask", []string{"look", "work"}},
-		{"push", "work and push to branches: also fetching, and pushing to branches other than main; other pushes ask", []string{"look", "work", "push"}},
+		{"look", "look only: reading, and nothing else", []string{"look"}, []string{"look", "look-only"}},
+		{"work", "work locally: also editing, committing, building and testing; deleting and downloads ask",
+			[]string{"look", "work", "downloads"}, []string{"look", "work", "downloads", "work-only"}},
+		{"push", "work and push to branches: also downloads, fetching, and pushing; main, master and the like ask",
+			[]string{"look", "work", "push"}, []string{"look", "work", "push"}},
 	}
 }
 
 // Sources returns the files of the policy: rules, and tests.
 func (s Starting) Sources() (rules, tests []Source) {
-	for _, f := range append([]string{"common"}, s.files...) {
+	for _, f := range s.rules {
 		rules = append(rules, embeddedSource("starting/"+f+".cedar", f+".cedar"))
 	}
-	for _, f := range s.files {
+	for _, f := range s.tests {
 		tests = append(tests, embeddedSource("starting/"+f+".test.yaml", f+".test.yaml"))
 	}
 	return rules, tests

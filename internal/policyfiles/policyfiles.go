@@ -52,12 +52,16 @@ func (f Files) All() []policy.Source {
 	return list
 }
 
-// Starting returns a policy to begin with, see [policy.Startings].
-func Starting(name string) (f Files, err error) {
+// Starting returns a policy to begin with, see [policy.Startings]. On a platform without a cage (bare) it includes the rules
+// for that case.
+func Starting(name string, bare bool) (f Files, err error) {
 	var names []string
 	for _, s := range policy.Startings() {
 		if s.Name == name {
 			f.Rules, f.Tests = s.Sources()
+			if bare {
+				f.Rules = append(f.Rules, policy.Elsewhere())
+			}
 			return f, nil
 		}
 		names = append(names, s.Name)
@@ -71,6 +75,16 @@ func DescribeStartings() (lines []string) {
 		lines = append(lines, fmt.Sprintf("%-5s %s", s.Name, s.Text))
 	}
 	return lines
+}
+
+// DescribeStarting returns the name of a policy to begin with, and what it allows.
+func DescribeStarting(name string) string {
+	for _, s := range policy.Startings() {
+		if s.Name == name {
+			return s.Name + ", " + s.Text
+		}
+	}
+	return name
 }
 
 // Digest returns the SHA-256, in hex, of all files sorted by name. Each name and each text is preceded by its length (8

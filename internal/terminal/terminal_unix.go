@@ -23,6 +23,16 @@ func Get(f *os.File) (t syscall.Termios, ok bool) {
 	return t, e == 0
 }
 
+// Height returns the number of lines of a terminal, or 0 if f is none.
+func Height(f *os.File) int {
+	var size struct{ rows, columns, x, y uint16 }
+	_, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size)))
+	if e != 0 {
+		return 0
+	}
+	return int(size.rows)
+}
+
 // OneByOne makes a terminal deliver each key at once, without echo, and discards pending input. restore undoes this and
 // discards pending input again. If f is not a terminal, OneByOne does nothing.
 func OneByOne(f *os.File) (restore func()) {

@@ -9,6 +9,9 @@ import (
 // --yes there.
 func Is(*os.File) bool { return false }
 
+// Height returns 0.
+func Height(*os.File) int { return 0 }
+
 // OneByOne does nothing, as no terminal is recognized.
 func OneByOne(*os.File) func() { return func() {} }
 

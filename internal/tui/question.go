@@ -23,6 +23,7 @@ type questionView struct {
 type questionScreen struct {
 	q           Question
 	last        *Question // previous question about the same capability and agent
+	details     bool      // shows the details, too
 	exact       bool      // shows the text itself, as it is signed
 	words, text questionView
 	gone        bool // it has ended
@@ -34,11 +35,11 @@ func (s *questionScreen) keyHelp() string {
 	case s.gone:
 		return "Escape goes back"
 	case !s.q.RunBy.IsZero():
-		return "d takes the approval back · t exact text · ↑↓ scroll · Esc back"
+		return "d takes the approval back · m details · t exact text · ↑↓ scroll · Esc back"
 	case s.exact:
 		return "g approve · d deny · t in words · ↑↓ scroll · Esc back"
 	}
-	return "g approve · d deny · t exact text · [ ] similar · ↑↓ scroll · Esc back"
+	return "g approve · d deny · m details · t exact text · [ ] similar · ↑↓ scroll · Esc back"
 }
 
 // updateFrom updates the question from a list.
@@ -54,6 +55,8 @@ func (s *questionScreen) handleKey(m *Model, key, _ string) tea.Cmd {
 	case s.currentView().scrollByKey(key):
 	case key == "t":
 		s.exact = !s.exact
+	case key == "m":
+		s.details = !s.details
 	case key == "[", key == "]":
 		return s.openSimilar(m, key == "]")
 	case key == "g" && s.canAnswer() && s.q.RunBy.IsZero():
@@ -124,7 +127,10 @@ func (s *questionScreen) questionLines(m *Model, w int) (lines []string) {
 	}
 	lines = append(lines, renderFields(m.ink, s.q.decisionFields(m.c.currentTime()), w)...)
 	lines = append(lines, s.changeLines(m, w)...)
-	return append(lines, renderFields(m.ink, s.q.detailFields(), w)...)
+	if !s.details {
+		return append(lines, "", m.ink.faint("m shows the details: arguments, inputs, environment, digests"))
+	}
+	return append(append(lines, "", m.ink.bold("Details")), renderFields(m.ink, s.q.detailFields(), w)...)
 }
 
 // changeLines shows the differences from the previous question.

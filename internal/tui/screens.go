@@ -245,8 +245,12 @@ func (s *receiptsScreen) renderLines(m *Model, w, h int) []string {
 	case len(s.page.Rows) == 0:
 		return append(out, "", "No matching receipts.")
 	}
+	column := 20 // for capabilities: as wide as the longest, but at most a third of the screen
+	for _, r := range s.page.Rows {
+		column = max(column, min(cellWidth(escapeText(string(r.Capability))), w/3))
+	}
 	out = append(out, renderRows(&s.cursor, s.page.Rows, h-len(out)-1, func(r Receipt, on bool) []string {
-		return []string{r.rowText(m.ink, on, w)}
+		return []string{r.rowText(m.ink, on, w, column)}
 	})...)
 	if s.page.Next > 0 {
 		out = append(out, m.ink.faint("there are older ones: n"))
@@ -255,7 +259,7 @@ func (s *receiptsScreen) renderLines(m *Model, w, h int) []string {
 }
 
 // rowText returns a receipt on one line. A narrow line omits the less important parts.
-func (r Receipt) rowText(i textStyler, on bool, w int) string {
+func (r Receipt) rowText(i textStyler, on bool, w, column int) string {
 	mark := i.cursorMark(on)
 	line := mark + i.faint(r.Started.UTC().Format(time.DateTime)) + "  "
 	if w < 60 {
@@ -267,8 +271,10 @@ func (r Receipt) rowText(i textStyler, on bool, w int) string {
 		status = i.successText(status)
 	case bailey.Refused, bailey.Failed, bailey.Killed, bailey.Interrupted:
 		status = i.errorText(status)
+	default:
+		status = i.warningText(status)
 	}
-	line += status + " " + i.bold(padToWidth(escapeText(string(r.Capability)), 20)) + " " +
+	line += status + " " + i.bold(padToWidth(escapeText(string(r.Capability)), column)) + " " +
 		escapeText(cmp.Or(r.Why, string(r.ID)))
 	return truncateLine(line, w)
 }

@@ -462,7 +462,7 @@ func TestUnseenIsSaid(t *testing.T) {
 	s := sit(t, nil, push("a-1", "main", noon))
 	s.size(80, 24)
 	s.view()
-	s.keys("enter")
+	s.keys("enter", "m")
 	s.view()
 	s.keys("g")
 	if !strings.Contains(s.view(), "You have not seen all of it") {

@@ -82,6 +82,7 @@ func TestHostile(t *testing.T) {
 			see()
 			see("2")
 			see("1", "enter")
+			see("m")
 			see("t")
 			see("g")
 			see("esc")
@@ -109,7 +110,7 @@ func TestWhole(t *testing.T) {
 	for _, size := range [][2]int{{100, 30}, {80, 24}, {40, 10}, {20, 5}, {12, 3}} {
 		s := sit(t, nil, push("a-1", long, noon))
 		s.size(size[0], size[1])
-		s.keys("enter")
+		s.keys("enter", "m")
 		var all strings.Builder
 		for n := range 4000 {
 			s.m.topScreen().(*questionScreen).words.top = n
@@ -341,7 +342,7 @@ func TestLooksAlike(t *testing.T) {
 		t.Error("what differs is not said to")
 	}
 	last.Preview.Output, now.Preview.Output = shown("a\x1bb\n"), shown(`a\u{1b}b`+"\n")
-	if previewFields(last.Preview)[0].text == previewFields(now.Preview)[0].text {
+	if slices.Equal(renderFields(false, last.decisionFields(noon), 80), renderFields(false, now.decisionFields(noon), 80)) {
 		t.Error("two outputs are shown alike")
 	}
 	text := `argument 00 "x\u{202e}y" "x\\u{202e}y"`

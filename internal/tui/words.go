@@ -1,12 +1,14 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"bailey"
+	"bailey/internal/approvaltext"
 )
 
 // field is one item of a question. A field without a label continues the previous one.
@@ -34,12 +36,17 @@ func (q Question) allFields(now time.Time) []field {
 
 // decisionFields returns the fields on which an answer mostly depends.
 func (q Question) decisionFields(now time.Time) []field {
+	brief := approvaltext.NewBrief(q.Question)
 	out := []field{
 		{label: "call", text: string(q.Call), tone: strong},
-		{label: "by", text: principalText(q.Principal)},
 		{label: "impact", text: q.Impact, tone: tonedImpact(q.Impact)},
 	}
-	out = append(out, ruleFields(q.Rules)...)
+	out = append(out, briefFields(brief)...)
+	out = append(out, field{label: "runs", text: commandLine(q.Argv), tone: strong},
+		field{label: "by", text: principalText(q.Principal)})
+	for _, r := range q.Rules {
+		out = append(out, field{label: "asked by", text: string(r.ID) + ": " + cmp.Or(r.Reason, "(no reason given)"), tone: strong})
+	}
 	out = append(out, field{label: "requires", text: requirementText(bailey.Combine(q.Rules)), ours: true})
 	for _, a := range q.Answers {
 		out = append(out, field{label: "answered", text: fmt.Sprintf("%s has approved it (%s)", a.Name, a.Level), fleeting: true})
@@ -47,18 +54,24 @@ func (q Question) decisionFields(now time.Time) []field {
 	if q.Contents == bailey.NotBound {
 		out = append(out, field{label: "NOT BOUND", text: "the contents of the files and directories that it names: they may change until it runs", tone: warning, ours: true})
 	}
-	out = append(out, field{label: "expires", text: q.expiryText(now), fleeting: true},
+	return append(out, field{label: "expires", text: q.expiryText(now), fleeting: true},
 		field{label: "caller", text: q.callerText(), fleeting: true, ours: true})
-	out = append(out, previewFields(q.Preview)...)
-	out = append(out, field{label: "reads", text: commandLine(q.Argv), tone: strong})
+}
+
+// detailFields returns the other fields: each argument and input, what the preview printed for programs, the environment and
+// digests.
+func (q Question) detailFields() []field {
+	out := q.inputFields()
 	if len(q.Preview.Argv) > 0 {
 		out = append(out, field{label: "preview", text: commandLine(q.Preview.Argv)})
 	}
-	return out
-}
-
-func (q Question) detailFields() []field {
-	return append(append(q.inputFields(), q.environmentFields()...),
+	for _, lines := range approvaltext.NewBrief(q.Question).Rest {
+		out = append(out, outputFields("also shows", lines)...)
+	}
+	for _, r := range q.Rules {
+		out = append(out, field{label: "rule", text: strings.TrimSuffix(fmt.Sprintf("%s %s, %s", r.ID, r.Digest, r.Source), ", ")})
+	}
+	return append(append(out, q.environmentFields()...),
 		field{label: "session", text: sessionText(q.Session), fleeting: true},
 		field{label: "asked", text: q.AskedAt.UTC().Format(time.RFC3339), fleeting: true},
 		field{label: "receipt", text: string(q.Receipt), fleeting: true},
@@ -100,22 +113,6 @@ func commandLine(argv []bailey.Shown) string {
 		words = append(words, "'"+strings.ReplaceAll(a.Text, "'", `'\''`)+"'")
 	}
 	return strings.Join(words, " ")
-}
-
-func ruleFields(list []bailey.Rule) (out []field) {
-	for _, r := range list {
-		reason := r.Reason
-		if reason == "" {
-			reason = "(no reason given)"
-		}
-		out = append(out, field{label: "asked by", text: string(r.ID) + ": " + reason, tone: strong})
-		terms := "rule " + r.Digest
-		if r.Source != "" {
-			terms += ", " + r.Source
-		}
-		out = append(out, field{text: terms})
-	}
-	return out
 }
 
 // requirementText says which answers are required.
@@ -161,13 +158,34 @@ func sessionText(id bailey.SessionID) string {
 	return string(id)
 }
 
-func previewFields(p bailey.Preview) []field {
-	if len(p.Argv) == 0 {
-		return nil
+// briefFields returns the message, the files, the destination and the difference.
+func briefFields(brief approvaltext.Brief) (out []field) {
+	for _, m := range brief.Messages {
+		for n, l := range strings.Split(m.Text, "\n") {
+			out = append(out, field{label: map[bool]string{true: m.Name}[n == 0], text: strings.ReplaceAll(l, "\t", "    "), tone: strong})
+		}
 	}
-	label, out := "shows", []field(nil)
-	for line := range strings.Lines(p.Output.Text) {
-		out = append(out, field{label: label, text: "│ " + strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")})
+	if len(brief.Files) > 0 {
+		out = append(out, field{label: "files", text: strings.Join(brief.Files, ", ")})
+	}
+	if len(brief.Places) > 0 {
+		out = append(out, field{label: "to", text: strings.Join(brief.Places, ", "), tone: strong})
+	}
+	for _, s := range brief.Sections {
+		if cellWidth(s.Title) >= labelWidth {
+			out = append(out, field{text: s.Title + ":", ours: true})
+			out = append(out, outputFields("", s.Lines)...)
+			continue
+		}
+		out = append(out, outputFields(s.Title, s.Lines)...)
+	}
+	return out
+}
+
+// outputFields returns the lines of an output, each after a bar, so that none looks like a line of Bailey.
+func outputFields(label string, lines []string) (out []field) {
+	for _, l := range lines {
+		out = append(out, field{label: label, text: "│ " + strings.ReplaceAll(l, "\t", "    ")})
 		label = ""
 	}
 	return out

@@ -19,7 +19,8 @@ import (
 
 // Workspaces checks every path input. If the home names no workspace, the client's directory is the workspace of its
 // session: read-only, and fixed at the session's first call that needs one. If the home names workspaces (see
-// [Settings]), a path must be inside one of them.
+// [Settings]), a path must be inside one of them. A person's own call from another directory (bailey run) may also read
+// below that directory.
 type Workspaces struct {
 	masks []string // canonical paths that no workspace may contain
 	home  []string // home directories; not allowed as workspaces themselves
@@ -143,6 +144,7 @@ func openAbove(path string) (f *os.File, below string, err error) {
 // Bounds are the directories that may contain a call's paths, and the hint for a path outside them.
 type Bounds struct {
 	Dirs  []string
+	own   string // the directory of a person's call outside of Dirs, which it may only read; "" if there is none
 	name  string // description of the directories for an agent
 	hint  string
 	named bool // named by a user, so calls may write there if a rule permits it
@@ -155,6 +157,8 @@ func (b Bounds) checkInput(path, real string, in pack.PathInput, f *os.File) err
 		return err
 	case !b.Hold(real):
 		return b.outsideError(in, path)
+	case in.Write && !(Bounds{Dirs: b.Dirs}).Hold(real):
+		return bailey.Denied.Errorf(b.hint, "input /%s: %q is in none of the %s, so it is read-only", in.Name, real, b.name)
 	case in.Dir && !info.IsDir():
 		return bailey.Invalid.Errorf("", "input /%s: %q is not a directory", in.Name, real)
 	case in.File && info.IsDir():
@@ -169,7 +173,11 @@ func (b Bounds) checkInput(path, real string, in pack.PathInput, f *os.File) err
 
 // workspaceFor returns the workspace in which a tool runs for a client in dir: the only one, or the innermost that contains dir.
 func (b Bounds) workspaceFor(dir string) (string, error) {
-	root, all := "", slices.Compact(slices.Sorted(slices.Values(b.Dirs)))
+	dirs := slices.Clone(b.Dirs)
+	if b.own != "" {
+		dirs = append(dirs, b.own)
+	}
+	root, all := "", slices.Compact(slices.Sorted(slices.Values(dirs)))
 	for _, r := range all {
 		if (Within(r, dir) || len(all) == 1) && len(r) > len(root) {
 			root = r
@@ -198,7 +206,7 @@ func (b Bounds) outsideError(in pack.PathInput, path string) error {
 
 // Hold reports whether real, which must be a canonical path, is one of the directories or below it.
 func (b Bounds) Hold(real string) bool {
-	return slices.ContainsFunc(b.Dirs, func(dir string) bool { return Within(dir, real) })
+	return b.own != "" && Within(b.own, real) || slices.ContainsFunc(b.Dirs, func(dir string) bool { return Within(dir, real) })
 }
 
 // Use makes dirs the workspaces of the home from the next call on. If dirs is empty, the client's directory is the
@@ -232,13 +240,29 @@ func (w *Workspaces) boundsFor(call bailey.Call) (Bounds, error) {
 		}
 		return one, nil
 	case len(named) > 0:
-		return Bounds{named, "workspaces of this home",
-			"work in a workspace of this home; a person can add one: bailey init DIR", true}, nil
+		return Bounds{Dirs: named, own: w.ownDir(call, named), name: "workspaces of this home",
+			hint: "work in a workspace of this home; a person can add one: bailey init DIR", named: true}, nil
 	}
 	root, err := w.sessionRoot(call)
-	return Bounds{[]string{root}, "workspace " + root,
-		"start from the project's own directory: that directory is the workspace", false}, err
+	return Bounds{Dirs: []string{root}, name: "workspace " + root,
+		hint: "start from the project's own directory: that directory is the workspace"}, err
 }
+
+// ownDir returns the directory of a call of the command line by no named agent, if it is outside of the named workspaces and
+// could be one. A process with such a connection can read the directory without the gate; an agent jail cannot have it.
+func (w *Workspaces) ownDir(call bailey.Call, named []string) string {
+	if call.Door != personsDoor || call.Principal.Token != "" || call.Within != nil {
+		return ""
+	}
+	root, err := w.Resolve(call.Dir)
+	if err != nil || (Bounds{Dirs: named}).Hold(root) {
+		return ""
+	}
+	return root
+}
+
+// personsDoor is the front end of bailey run.
+const personsDoor = "cli"
 
 // Fix makes dir the workspace of a session, whatever directory its calls give. Otherwise an agent with write access
 // could redirect it, for example with a symlink. If the home names workspaces, the session may use only this one. If

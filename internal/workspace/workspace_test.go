@@ -226,6 +226,57 @@ func TestFit(t *testing.T) {
 	}
 }
 
+// TestOwnDirectory checks that a person's call from outside of the named workspaces may read below its own directory, and
+// write nothing there. No other front end, agent with a token, step of a workflow or agent jail has that directory.
+func TestOwnDirectory(t *testing.T) {
+	home := Canonical(t.TempDir())
+	one, other, third := filepath.Join(home, "one"), filepath.Join(home, "other"), filepath.Join(home, "third")
+	for _, dir := range []string{one, other, third} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := NewWorkspaces([]string{filepath.Join(third, "keys")}, []string{home})
+	w.Use([]string{one}, nil)
+	for name, c := range map[string]struct {
+		change func(*bailey.Call)
+		in     pack.PathInput
+		path   string
+		opens  bool
+	}{
+		"reads":           {path: other, opens: true},
+		"reads the named": {path: one, opens: true},
+		"works there":     {in: pack.PathInput{Name: "", Dir: true}, path: ".", opens: true},
+		"writes":          {in: pack.PathInput{Name: "dir", Write: true}, path: other},
+		"creates":         {in: pack.PathInput{Name: "dir", Write: true, New: true}, path: filepath.Join(other, "new")},
+		"writes a named":  {in: pack.PathInput{Name: "dir", Write: true}, path: one, opens: true},
+		"elsewhere":       {path: third},
+		"above":           {path: home},
+		"by MCP":          {change: func(c *bailey.Call) { c.Door = "mcp" }, path: other},
+		"by a hook":       {change: func(c *bailey.Call) { c.Door = "hook" }, path: other},
+		"by a shim":       {change: func(c *bailey.Call) { c.Door = "shim" }, path: other},
+		"with a token":    {change: func(c *bailey.Call) { c.Principal.Token = "t-1" }, path: other},
+		"in a workflow":   {change: func(c *bailey.Call) { c.Within = &bailey.Within{} }, path: other},
+		"from home":       {change: func(c *bailey.Call) { c.Dir = home }, path: other},
+		"in its jail":     {change: func(c *bailey.Call) { w.Fix(c.Session.ID, one) }, path: other},
+	} {
+		call := bailey.Call{Session: bailey.Session{ID: bailey.NewSessionID()}, Dir: other, Door: "cli"}
+		if c.change != nil {
+			c.change(&call)
+		}
+		if c.in == (pack.PathInput{}) {
+			c.in = pack.PathInput{Name: "dir", Dir: true}
+		}
+		p, err := w.Open(call, c.in, c.path)
+		if (err == nil) != c.opens || err != nil && bailey.KindOf(err) != bailey.Denied {
+			t.Errorf("%s: %q, %v", name, p.Path, err)
+		}
+		if err == nil {
+			p.File.Close()
+		}
+	}
+}
+
 // TestWallHasOneWorkspace checks that an agent in its jail has only its own project, even if the home names other
 // workspaces.
 func TestWallHasOneWorkspace(t *testing.T) {

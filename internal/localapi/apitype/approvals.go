@@ -116,6 +116,14 @@ func (q OpenQuestion) Summary() string {
 	fmt.Fprintf(&b, "call      %s%s, by %s\n", terminal.Shown(string(q.Call)), terminal.Shown(q.Inputs),
 		terminal.Shown(q.Agent))
 	fmt.Fprintf(&b, "impact    %s\n", terminal.Shown(q.Impact))
+	b.WriteString(q.termLines())
+	fmt.Fprintf(&b, "state     %s\ndigest    %s\n", q.stateText(), q.Digest)
+	return b.String()
+}
+
+// termLines says what an answer does not bind, why a person is asked, and which answers are required and given.
+func (q OpenQuestion) termLines() string {
+	var b strings.Builder
 	if q.Open {
 		b.WriteString("unbound   contents of the files and directories that it names: they may change until it runs\n")
 	}
@@ -129,7 +137,7 @@ func (q OpenQuestion) Summary() string {
 			fmt.Fprintf(&b, "; %s has approved it (%s)", terminal.Shown(e.Name), e.Level)
 		}
 	}
-	fmt.Fprintf(&b, "\nstate     %s\ndigest    %s\n", q.stateText(), q.Digest)
+	b.WriteString("\n")
 	return b.String()
 }
 

@@ -2,6 +2,7 @@ package apitype
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -66,16 +67,17 @@ func TestCommandLineShowsWhatIsBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	words := got.Summary()
-	for _, want := range []string{"git main", "drops it", "call      git.push branch=main, by claude", "impact    mutating, irreversible", "unbound", "main-asks (push.cedar:3): released",
-		"2 answers that is signed-touch, each with sre", "bob has approved it"} {
-		if !strings.Contains(words, want) {
-			t.Errorf("it does not say %q:\n%s", want, words)
+	for _, words := range []string{got.Summary(), got.FirstScreen(10)} {
+		for _, want := range []string{"git main", "drops it", "call      git.push branch=main, by claude", "mutating, irreversible", "unbound", "main-asks (push.cedar:3): released",
+			"2 answers that is signed-touch, each with sre", "bob has approved it"} {
+			if !strings.Contains(words, want) {
+				t.Errorf("it does not say %q:\n%s", want, words)
+			}
 		}
-	}
-	for _, no := range []string{"side", "adds one", "harmless", "readOnly", "git.status", "ada"} {
-		if strings.Contains(words, no) {
-			t.Errorf("it says %q:\n%s", no, words)
+		for _, no := range []string{"side", "adds one", "harmless", "readOnly", "git.status", "ada"} {
+			if strings.Contains(words, no) {
+				t.Errorf("it says %q:\n%s", no, words)
+			}
 		}
 	}
 	if got.State != stateOpen || !got.Waits || got.Call != "git.push" {
@@ -84,5 +86,37 @@ func TestCommandLineShowsWhatIsBound(t *testing.T) {
 	lie.Digest = approvaltext.Digest("another")
 	if q, err := lie.Read("a-1"); !errors.Is(err, bailey.Denied) || q.Text != "" {
 		t.Errorf("another digest: %+v, %v", q, err)
+	}
+}
+
+// TestFirstScreen checks the first screen of a question: message, files and destination come first, no digest is on it, no text
+// of the call acts on the terminal or begins a line, and each cut says where the rest is.
+func TestFirstScreen(t *testing.T) {
+	shown := func(s string) bailey.Shown { return bailey.Shown{Text: s} }
+	diff := " a.go | 20 +++\n\ndiff --git HEAD/a.go index/a.go\n" + strings.Repeat("+\x1b[2Jx\n", 20)
+	asked := bailey.Question{ID: "a-1", Call: "git.commit", Principal: bailey.Principal{Agent: "claude"}, Argv: []bailey.Shown{shown("git"), shown(strings.Repeat("x", 2000))}, Impact: "mutating, reversible",
+		Inputs:  []bailey.Input{{Name: "message", Shown: shown(`"one\ntwo\u202e\u001b[2J\nstate     approved"`)}, {Name: "branch", Shown: shown(`"topic"`)}},
+		Preview: bailey.Preview{Argv: []bailey.Shown{shown("git")}, Output: shown(fmt.Sprintf("[1/5: 0 bytes]\n[2/5: %d bytes]\n%s[3/5: 0 bytes]\n[4/5: 0 bytes]\n[5/5: 0 bytes]\n", len(diff), diff))},
+		Rules:   []bailey.Rule{{ID: "commit-asks", Reason: "released", Digest: strings.Repeat("ab", 32)}}, Nonce: strings.Repeat("0a", 16), Expires: time.Unix(600, 0)}
+	asked.Text = approvaltext.Text(asked, nil)
+	asked.Digest = approvaltext.Digest(asked.Text)
+	q, err := OpenQuestion{Question: asked, State: stateOpen}.Read("a-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := q.FirstScreen(5)
+	if !strings.HasPrefix(words, "effect    git.commit: mutating, reversible\nmessage   one\n          two\\u202e\\x1b[2J\n          state     approved\nfiles     a.go\nto        branch topic\nin the index\n  │  a.go | 20 +++\n") {
+		t.Errorf("%s", words)
+	}
+	for _, want := range []string{"\n  18 more lines of it are among the details\n", "xxx… (the rest is among the details)\n", "\ndetails   bailey approvals show a-1 --details\n"} {
+		if !strings.Contains(words, want) {
+			t.Errorf("it does not say %q:\n%s", want, words)
+		}
+	}
+	if strings.ContainsAny(words, "\x1b\u202e") || strings.Contains(words, q.Digest) || strings.Contains(words, q.Rules[0].Digest) || strings.Contains(words, q.Nonce) {
+		t.Errorf("%q", words)
+	}
+	if all := q.Summary(); strings.Count(all, "\\x1b[2Jx") < 20 || !strings.Contains(all, strings.Repeat("x", 2000)) || !strings.Contains(all, q.Digest) || !strings.Contains(all, q.Rules[0].Digest) {
+		t.Errorf("the details are not all:\n%s", all)
 	}
 }

@@ -270,8 +270,8 @@ func (im *Import) whyAsks(c Command, r *actionRights) string {
 
 func (im *Import) formatPolicy(lists []Lists) []byte {
 	var b bytes.Buffer
-	b.WriteString("// Rules converted from permission lists, for review. They have no effect yet:\n" +
-		"// put the file into a policy directory, then bailey policy check DIR and bailey policy apply DIR.\n")
+	b.WriteString("// Rules converted from permission lists, for review. They have no effect yet, and are no complete policy:\n" +
+		"// put the file beside the rules of yours, then bailey policy check DIR and bailey policy apply DIR.\n")
 	for _, l := range lists {
 		fmt.Fprintf(&b, "// from %s\n", quotedLine(l.Name))
 	}
@@ -303,7 +303,7 @@ func (im *Import) writeRules(b *bytes.Buffer, c Command, r *actionRights) {
 		fmt.Fprintf(b, "@id(%q)\n@reason(\"an imported list denies it\")\nforbid (principal, action == %s, resource);\n", ruleID("imported-deny", c.ID), uid)
 		return
 	}
-	cage := `context.cage == "full" && context.absent.isEmpty()`
+	cage := `context.cage == "full" && !context.absent.contains("landlock")`
 	if c.SideEffect == "none" || c.SideEffect == "readOnly" {
 		cage = `(context.cage == "full" || context.cage == "landlock") && !context.absent.contains("landlock")`
 	}
