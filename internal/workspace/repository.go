@@ -28,7 +28,7 @@ type repositoryFinder struct {
 // If there is no repository, Repository returns the place alone, and git says so itself.
 func (w *Workspaces) Repository(call bailey.Call, in pack.PathInput, p bailey.Place) ([]bailey.Place, error) {
 	f := &repositoryFinder{w: w, call: call, in: in, opened: []bailey.Place{p}}
-	found, err := f.search(p)
+	found, err := f.findTop(p)
 	if err == nil && found == nil {
 		found = []bailey.Place{p}
 	}
@@ -40,7 +40,7 @@ func (w *Workspaces) Repository(call bailey.Call, in pack.PathInput, p bailey.Pl
 	return found, err
 }
 
-func (f *repositoryFinder) search(p bailey.Place) (found []bailey.Place, err error) {
+func (f *repositoryFinder) findTop(p bailey.Place) (found []bailey.Place, err error) {
 	if f.bounds, err = f.w.boundsFor(f.call); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (f *repositoryFinder) search(p bailey.Place) (found []bailey.Place, err err
 				return nil, nil
 			}
 		}
-		if at, err = f.open(up, "the top of the repository"); err != nil {
+		if at, err = f.openDir(up, "the top of the repository"); err != nil {
 			return nil, err
 		}
 	}
@@ -85,10 +85,10 @@ func repositoryAbove(dir string) string {
 	}
 }
 
-// open opens a directory of the repository, which must be in the workspace. There is one exception: if the home names no
+// openDir opens a directory of the repository, which must be in the workspace. There is one exception: if the home names no
 // workspace, a session of one call that only reads may use the repository around its directory, because each such call
 // chooses its directory anyway. Policy sees the path of each directory that is opened.
-func (f *repositoryFinder) open(path, what string) (bailey.Place, error) {
+func (f *repositoryFinder) openDir(path, what string) (bailey.Place, error) {
 	none := bailey.Place{}
 	f.w.mu.Lock()
 	_, wall := f.w.walls[f.call.Session.ID]
@@ -176,7 +176,7 @@ func (f *repositoryFinder) bareAt(at bailey.Place) (*bailey.Repository, error) {
 	if is, err := f.isGitDir(at, ""); err != nil || !is {
 		return nil, err
 	}
-	config, err := f.load(at, "config")
+	config, err := f.loadConfig(at, "config")
 	if err != nil {
 		return nil, err
 	}
@@ -191,8 +191,8 @@ func (f *repositoryFinder) bareAt(at bailey.Place) (*bailey.Repository, error) {
 	return &bailey.Repository{Top: at.Path, GitDir: at.Path, Common: at.Path, Bare: true}, nil
 }
 
-// load reads a file of a git configuration. If there is none, it is empty.
-func (f *repositoryFinder) load(at bailey.Place, name string) (*gitremote.Config, error) {
+// loadConfig reads a file of a git configuration. If there is none, it is empty.
+func (f *repositoryFinder) loadConfig(at bailey.Place, name string) (*gitremote.Config, error) {
 	text, _, err := f.w.Load(at, name, maxConfig)
 	if err != nil {
 		return nil, err
@@ -211,7 +211,7 @@ func (f *repositoryFinder) repositoryElsewhere(at bailey.Place, dir string) (*ba
 	if dir = filepath.Clean(dir); Canonical(dir) != dir {
 		return nil, refusedGit(dotGit, "names a directory through a symbolic link")
 	}
-	own, err := f.open(dir, "the repository of "+at.Path)
+	own, err := f.openDir(dir, "the repository of "+at.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -223,10 +223,10 @@ func (f *repositoryFinder) repositoryElsewhere(at bailey.Place, dir string) (*ba
 	case linked:
 		repo.Common, err = f.linkedWorktree(at, own, string(text))
 	case !Within(at.Path, dir):
-		err = f.submodule(at, own)
+		err = f.checkSubmodule(at, own)
 	default: // bare repositories are kept so, with a work tree for each branch beside them
 		var config *gitremote.Config
-		if config, err = f.load(own, "config"); err == nil {
+		if config, err = f.loadConfig(own, "config"); err == nil {
 			repo.Bare = config.IsTrue("core", "bare")
 		}
 	}
@@ -261,11 +261,11 @@ func (f *repositoryFinder) linkedWorktree(at, own bailey.Place, common string) (
 	return common, nil
 }
 
-// submodule checks that the directory of a submodule names this work tree in its configuration.
-func (f *repositoryFinder) submodule(at, own bailey.Place) error {
+// checkSubmodule checks that the directory of a submodule names this work tree in its configuration.
+func (f *repositoryFinder) checkSubmodule(at, own bailey.Place) error {
 	back := ""
 	for _, name := range []string{"config", "config.worktree"} {
-		config, err := f.load(own, name)
+		config, err := f.loadConfig(own, name)
 		if err != nil {
 			return err
 		}
@@ -285,7 +285,7 @@ func (f *repositoryFinder) submodule(at, own bailey.Place) error {
 
 // checkCommon checks that the common directory is the whole of a repository, and belongs to the owner of the work tree.
 func (f *repositoryFinder) checkCommon(at bailey.Place, repo *bailey.Repository) error {
-	common, err := f.open(repo.Common, "the repository of "+at.Path)
+	common, err := f.openDir(repo.Common, "the repository of "+at.Path)
 	if err != nil {
 		return err
 	}
