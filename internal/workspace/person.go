@@ -31,13 +31,13 @@ func (w *Workspaces) GitPerson(places []bailey.Place) pack.GitPerson {
 		s.readFile(path, 0)
 	}
 	ignore := filepath.Join(xdg, "git", "ignore")
-	if v, set := s.settingOf("core", "excludesfile"); set {
+	if v, set := s.lastValue("core", "excludesfile"); set {
 		ignore = s.expandHome(v, home)
 	}
 	w.addRepositorySettings(s, places)
 	p := pack.GitPerson{Unknown: s.unknown}
-	p.Name, _ = s.settingOf("user", "name")
-	p.Email, _ = s.settingOf("user", "email")
+	p.Name, _ = s.lastValue("user", "name")
+	p.Email, _ = s.lastValue("user", "email")
 	p.SignCommits, p.SignTags = s.isTrue("commit", "gpgsign"), s.isTrue("tag", "gpgsign") || s.isTrue("tag", "forcesignannotated")
 	p.Ignore = w.openIgnore(ignore)
 	return p
@@ -50,7 +50,7 @@ type gitSettings struct {
 	unknown      error // a file that could not be understood
 }
 
-func (s *gitSettings) settingOf(section, key string) (v string, set bool) {
+func (s *gitSettings) lastValue(section, key string) (v string, set bool) {
 	for _, e := range s.entries {
 		if e.Section == section && e.Sub == "" && e.Key == key {
 			v, set = e.Value, true
@@ -100,7 +100,7 @@ func (s *gitSettings) readFile(path string, depth int) {
 		}
 		target := s.expandHome(e.Value, filepath.Dir(path))
 		before := len(s.entries)
-		switch applies, known := s.entryApplies(e); {
+		switch applies, known := s.includeApplies(e); {
 		case known && applies:
 			s.readFile(target, depth+1)
 		case !known: // a signature that may be wanted counts as wanted, and nothing else
@@ -113,9 +113,9 @@ func (s *gitSettings) readFile(path string, depth int) {
 	}
 }
 
-// entryApplies reports whether a file is included, and false if that is not known: of the conditions of git-config(1), only a
+// includeApplies reports whether a file is included, and false if that is not known: of the conditions of git-config(1), only a
 // directory of repositories is understood.
-func (s *gitSettings) entryApplies(e gitremote.Entry) (applies, known bool) {
+func (s *gitSettings) includeApplies(e gitremote.Entry) (applies, known bool) {
 	if e.Section == "include" {
 		return true, true
 	}

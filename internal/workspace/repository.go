@@ -28,7 +28,7 @@ type repositoryFinder struct {
 // If there is no repository, Repository returns the place alone, and git says so itself.
 func (w *Workspaces) Repository(call bailey.Call, in pack.PathInput, p bailey.Place) ([]bailey.Place, error) {
 	f := &repositoryFinder{w: w, call: call, in: in, opened: []bailey.Place{p}}
-	found, err := f.searchUp(p)
+	found, err := f.findTop(p)
 	if err == nil && found == nil {
 		found = []bailey.Place{p}
 	}
@@ -40,7 +40,7 @@ func (w *Workspaces) Repository(call bailey.Call, in pack.PathInput, p bailey.Pl
 	return found, err
 }
 
-func (f *repositoryFinder) searchUp(p bailey.Place) (found []bailey.Place, err error) {
+func (f *repositoryFinder) findTop(p bailey.Place) (found []bailey.Place, err error) {
 	if f.bounds, err = f.w.boundsFor(f.call); err != nil {
 		return nil, err
 	}
