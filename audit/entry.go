@@ -259,6 +259,9 @@ func parseEntry(raw []byte) (e Entry, err error) {
 	if e.Seq, err = strconv.ParseUint(string(seq), 10, 64); err != nil {
 		return Entry{}, fmt.Errorf("the entry's number %.40q is malformed", seq)
 	}
+	if e.Seq == 0 { // the first is 1
+		return Entry{}, errors.New("the entry has no number")
+	}
 	if e.Time, err = time.Parse(time.RFC3339Nano, string(when)); err != nil {
 		return Entry{}, fmt.Errorf("the entry's time %.40q is malformed", when)
 	}

@@ -226,6 +226,7 @@ func FuzzPlan(f *testing.F) {
 func FuzzLine(f *testing.F) {
 	f.Add([]byte(`{"hash":"2b637349740fcb8ac0496e00b33251951a161abd10672915ee01a023e7add851","entry":{"seq":1,"time":"2026-11-03T09:00:01Z","kind":"x","data":{}}}` + "\n"))
 	f.Add([]byte(frameHash + frameEntry + frameEnd))
+	f.Add([]byte(`{"hash":"0000000000000000000000000000000000000000000000000000000000000000","entry":{"seq":0,"time":"0000-01-01T00:00:00Z","kind":"a","data":{}}}` + "\n"))
 	f.Add([]byte(`{"hash":"2b637349740fcb8ac0496e00b33251951a161abd10672915ee01a023e7add851","entry":{"seq":01,"time":"2026-11-03T09:00:01.0Z","kind":"X","data":{"a":1,"a":2}}}` + "\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		claimed, raw, err := parseLine(data)

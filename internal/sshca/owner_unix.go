@@ -11,9 +11,6 @@ import (
 // openFlags are added when a file is opened for reading: a link is not followed, and a pipe does not block.
 const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK | syscall.O_CLOEXEC
 
-// platformFault returns nil, because this system has owners and modes of files.
-func platformFault() error { return nil }
-
 // ownerOf returns the uid of a file's owner.
 func ownerOf(info fs.FileInfo) (uid int, ok bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)

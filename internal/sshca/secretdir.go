@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"bailey"
 )
@@ -28,6 +29,18 @@ type secretDir struct {
 	// before is called with the name of each operation before it changes the directory. A test uses it to stop a
 	// sequence of operations at each step, as a crash would. It is nil otherwise.
 	before func(operation string) error
+}
+
+// keepsModes tells whether the modes of this system show which other users can read a file.
+var keepsModes = runtime.GOOS != "windows"
+
+// platformFault returns the error of each operation on key files if this system does not keep modes.
+func platformFault() error {
+	if keepsModes {
+		return nil
+	}
+	return bailey.Unavailable.New("key files are not supported on Windows",
+		"Keep the credentials in memory, and the key of the authority on Linux or macOS.")
 }
 
 // openSecretDir opens a directory. It refuses a link, a directory of another user, and one that others can access.
