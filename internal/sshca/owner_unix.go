@@ -11,6 +11,9 @@ import (
 // openFlags are added when a file is opened for reading: a link is not followed, and a pipe does not block.
 const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK | syscall.O_CLOEXEC
 
+// keepsModes tells whether the modes of this system show which other users can read a file.
+var keepsModes = true
+
 // ownerOf returns the uid of a file's owner.
 func ownerOf(info fs.FileInfo) (uid int, ok bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)

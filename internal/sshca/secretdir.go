@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"bailey"
 )
@@ -30,9 +29,6 @@ type secretDir struct {
 	// sequence of operations at each step, as a crash would. It is nil otherwise.
 	before func(operation string) error
 }
-
-// keepsModes tells whether the modes of this system show which other users can read a file.
-var keepsModes = runtime.GOOS != "windows"
 
 // platformFault returns the error of each operation on key files if this system does not keep modes.
 func platformFault() error {
