@@ -114,7 +114,7 @@ func TestInstalledPacks(t *testing.T) {
 		"a link": {func(file, _ string) error {
 			return errors.Join(os.Rename(file, file+"x"), os.Symlink(file+"x", file))
 		}, "not a regular file"},
-		"a directory":        {func(file, _ string) error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o700)) }, "not a regular file"},
+		"a directory":        {func(file, _ string) error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o700)) }, "is a directory"},
 		"large":              {func(file, _ string) error { return os.Truncate(file, pack.MaxBundle+1) }, "bytes allowed"},
 		"empty":              {func(file, _ string) error { return os.Truncate(file, 0) }, "does not end"},
 		"a key that is gone": {func(_, key string) error { return os.Remove(key) }, "no trusted key has that name"},

@@ -62,6 +62,12 @@ func yardOf(t *testing.T, catalog *pack.Catalog, rules string) (s *Server, yard 
 	return s, yard
 }
 
+// TestMain hides the settings of git of the person who runs the tests.
+func TestMain(m *testing.M) {
+	os.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
+	os.Exit(m.Run())
+}
+
 // try makes one call from dir.
 func try(t *testing.T, s *Server, id bailey.CapabilityID, dir string, input map[string]any) bailey.Result {
 	t.Helper()

@@ -27,8 +27,14 @@ func (w *Workspaces) GitPerson(places []bailey.Place) pack.GitPerson {
 	if len(places) > 0 && places[0].Repository != nil {
 		s.gitDir = places[0].Repository.GitDir
 	}
-	for _, path := range []string{"/etc/gitconfig", filepath.Join(xdg, "git", "config"), filepath.Join(home, ".gitconfig")} {
-		s.readFile(path, 0)
+	files := []string{"/etc/gitconfig", filepath.Join(xdg, "git", "config"), filepath.Join(home, ".gitconfig")}
+	if global, set := os.LookupEnv("GIT_CONFIG_GLOBAL"); set { // replaces the person's files (git-config(1))
+		files = []string{files[0], global}
+	}
+	for _, path := range files {
+		if path != "" && path != os.DevNull {
+			s.readFile(path, 0)
+		}
 	}
 	ignore := filepath.Join(xdg, "git", "ignore")
 	if v, set := s.lastValue("core", "excludesfile"); set {
