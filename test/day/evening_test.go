@@ -21,6 +21,7 @@ type receipt struct {
 		Rules                     []struct{ ID string }
 		Executed                  *bool
 		StdoutBytes               int
+		Leases                    []string
 		Cage                      *struct {
 			Cage            string
 			SandboxEnforced bool
@@ -34,7 +35,7 @@ type receipt struct {
 func (d *day) evening() {
 	d.persist()
 	d.agent.leave()
-	for _, secret := range []string{keyBody, serverPassword, serverAddress} {
+	for _, secret := range []string{keyBody, serverPassword, serverAddress, shopPassword} {
 		if out, code := d.u.does(d.u.home, "grep", "-rlF", secret, ".bailey"); code != 1 {
 			d.t.Errorf("Bailey's home holds %s: exit code %d: %s", secret, code, out)
 		}
@@ -116,7 +117,7 @@ func (d *day) complete(id string, r receipt) {
 	o := r.Outcome
 	if o.Executed != nil && *o.Executed {
 		named := func(rule struct{ ID string }) bool {
-			return slices.Contains([]string{"look", "write", "build", "fetch"}, rule.ID)
+			return slices.Contains([]string{"look", "write", "build", "fetch", "hosts"}, rule.ID)
 		}
 		if o.Decision != "allow" || len(o.Rules) == 0 || !slices.ContainsFunc(o.Rules, named) || slices.ContainsFunc(o.Rules, func(r struct{ ID string }) bool { return !named(r) }) {
 			d.t.Errorf("%s ran, and does not tell by which rule: %s %v", id, o.Decision, o.Rules)
@@ -124,7 +125,15 @@ func (d *day) complete(id string, r receipt) {
 		if len(o.PolicyDigest) != 64 {
 			d.t.Errorf("%s ran, and does not tell by which policy: %q", id, o.PolicyDigest)
 		}
-		if o.Cage == nil || o.Cage.Cage != "full" || !o.Cage.SandboxEnforced || !slices.Contains(o.Cage.Layers, "netns") || !slices.Contains(o.Cage.Layers, "binds-noexec") {
+		kind, layers := "full", []string{"netns", "binds-noexec"}
+		if strings.HasPrefix(r.Intent.Capability, "source.") {
+			kind, layers = "host", []string{"validator", "certificate", "bailey-readonly-shell", "landlock"}
+			if !slices.ContainsFunc(o.Leases, func(l string) bool { return strings.HasPrefix(l, "ssh-certificate serial ") }) {
+				d.t.Errorf("%s ran, and does not tell with which certificate: %q", id, o.Leases)
+			}
+		}
+		lacks := func(layer string) bool { return !slices.Contains(o.Cage.Layers, layer) }
+		if o.Cage == nil || o.Cage.Cage != kind || !o.Cage.SandboxEnforced || slices.ContainsFunc(layers, lacks) {
 			d.t.Errorf("%s ran, and does not tell in which cage: %+v", id, o.Cage)
 		}
 	}
