@@ -121,7 +121,7 @@ func (p *Preparation) Run(ctx context.Context) (Host, error) {
 		}
 		p.Report(s, strings.TrimSpace(result))
 	}
-	status, err := p.Login(ctx, []ssh.PublicKey{p.Client.HostKey})
+	status, err := p.tryLogin(ctx)
 	if err == nil && status.LandlockABI == 0 && !p.Host.WithoutLandlock {
 		err = bailey.Denied.Errorf(
 			"use a kernel with Landlock, or accept this host: bailey source add "+p.Host.Name+" --without-landlock",
@@ -142,6 +142,25 @@ func (p *Preparation) Run(ctx context.Context) (Host, error) {
 	h.PreparedAt, h.System, h.LandlockABI = &now, status.System, status.LandlockABI
 	h.HostKeys = []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(p.Client.HostKey)))}
 	return h, nil
+}
+
+// loginPauses are the pauses before further logins: sshd reads its configuration a moment after it was told to. There are
+// few, because newer servers close the door to an address after several refused logins (sshd_config(5), PerSourcePenalties).
+var loginPauses = []time.Duration{time.Second, 4 * time.Second}
+
+// tryLogin makes the login with a new certificate.
+func (p *Preparation) tryLogin(ctx context.Context) (readonlyshell.Status, error) {
+	for attempt := 0; ; attempt++ {
+		status, err := p.Login(ctx, []ssh.PublicKey{p.Client.HostKey})
+		if bailey.KindOf(err) != bailey.Denied || attempt == len(loginPauses) {
+			return status, err
+		}
+		select {
+		case <-time.After(loginPauses[attempt]):
+		case <-ctx.Done():
+			return status, err
+		}
+	}
 }
 
 // rollBack undoes what this run has added. It also runs if ctx has ended.
