@@ -60,7 +60,8 @@ func (r *reader) expandLike(n ast.Node, f *fragments) ast.Node {
 
 // joinNodes returns base with over on top. It changes neither.
 func joinNodes(base, over ast.Node) ast.Node {
-	low, high := pairsOf(base), pairsOf(over)
+	low, _ := strictyaml.PairsOf(base)
+	high, _ := strictyaml.PairsOf(over)
 	if low != nil && high != nil {
 		joined := &ast.MappingNode{BaseNode: &ast.BaseNode{}, Start: over.GetToken()}
 		for _, kv := range low {
@@ -89,16 +90,6 @@ func joinNodes(base, over ast.Node) ast.Node {
 	return over
 }
 
-func pairsOf(n ast.Node) []*ast.MappingValueNode {
-	switch n := n.(type) {
-	case *ast.MappingNode:
-		return n.Values
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{n}
-	}
-	return nil
-}
-
 // sameKey compares keys, whatever their spelling.
 func sameKey(a, b *ast.MappingValueNode) bool {
 	return strictyaml.KeyText(a) != "" && fullKey(a) == fullKey(b)
@@ -111,7 +102,8 @@ func fullKey(kv *ast.MappingValueNode) string {
 
 // valueOf returns the value of a key in a mapping, or nil.
 func (r *reader) valueOf(n ast.Node, key string) ast.Node {
-	for _, kv := range pairsOf(n) {
+	pairs, _ := strictyaml.PairsOf(n)
+	for _, kv := range pairs {
 		if strictyaml.KeyText(kv) == key {
 			return kv.Value
 		}
@@ -122,7 +114,8 @@ func (r *reader) valueOf(n ast.Node, key string) ast.Node {
 func (r *reader) withoutKey(n ast.Node, key string) ast.Node {
 	left := &ast.MappingNode{BaseNode: &ast.BaseNode{}, Start: n.GetToken()}
 	seen := false
-	for _, kv := range pairsOf(n) {
+	pairs, _ := strictyaml.PairsOf(n)
+	for _, kv := range pairs {
 		if strictyaml.KeyText(kv) == key && !seen {
 			seen = true
 			continue

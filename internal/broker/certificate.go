@@ -91,7 +91,7 @@ func checkSSHLease(e *Entry, ttl bool) error {
 
 // issueCertificate signs a certificate for a key that may log in to one host.
 func (s *sshAuthority) issueCertificate(ctx context.Context, now func() time.Time, r sshca.Request) (*sshca.Certificate, error) {
-	host := r.Identity.VM
+	host := strings.TrimSuffix(r.Identity.VM, ".") // see sshca.IDFor
 	if !slices.Contains(s.hosts, "*") && !slices.Contains(s.hosts, host) {
 		return nil, deniedError("name it under hosts in "+TableName+", then bailey-broker apply",
 			"the broker's table allows no certificate for the host %.80q", host)
@@ -167,7 +167,7 @@ func (l *clientConn) certifyKey(a brokerRequest) (r certified, err error) {
 func accountName(uid int) string {
 	id := strconv.Itoa(uid)
 	if u, err := user.LookupId(id); err == nil {
-		return sshca.PathName(u.Username)
+		return sshca.IDFor(u.Username)
 	}
 	return "uid" + id
 }

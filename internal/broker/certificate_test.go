@@ -20,7 +20,7 @@ import (
 
 // hostTable has a lease for certificates, and one for values.
 func hostTable(more string) string {
-	return fmt.Sprintf("admitted: [%d]\nleases:\n  hosts: {ssh: {key: ssh_ca, hosts: [web1, web2]%s}, ttl: 20m, approval: none}\n"+
+	return fmt.Sprintf("admitted: [%d]\nleases:\n  hosts: {ssh: {key: ssh_ca, hosts: [web1, db-vm]%s}, ttl: 20m, approval: none}\n"+
 		"  value: {literal: x-value, ttl: 1m, approval: none}\n", os.Geteuid(), more)
 }
 
@@ -86,6 +86,9 @@ func TestCertify(t *testing.T) {
 	journal, err := os.ReadFile(filepath.Join(h.dir, journalName))
 	if err != nil || !strings.Contains(string(journal), `"event":"certify","leases":[{"id":"`+fmt.Sprint(cert.Serial)+`","name":"hosts","mint":"`+cert.Identity+`"`) {
 		t.Errorf("%v: %s", err, journal)
+	}
+	if _, err := c.Issue(t.Context(), certifyRequest(t, sshca.IDFor("db-vm"))); err != nil {
+		t.Errorf("a host whose name ends like a delimiter: %v", err)
 	}
 	keys, err := c.Trusted(t.Context())
 	if err != nil || !strings.HasPrefix(string(keys), "ssh-ed25519 ") {

@@ -27,7 +27,7 @@ import (
 	"bailey/internal/sshca"
 )
 
-// serveAuthority starts a broker that holds the key of an authority for the host web, and returns the setting that names
+// serveAuthority starts a broker that holds the key of an authority for the host web.example, and returns the setting that names
 // it, and a function that stops the broker.
 func serveAuthority(t *testing.T) (*settings.Broker, func()) {
 	t.Helper()
@@ -36,7 +36,7 @@ func serveAuthority(t *testing.T) (*settings.Broker, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := fmt.Sprintf("admitted: [%d]\nleases:\n  hosts: {ssh: {key: ssh_ca, hosts: [web]}, approval: none}\n", os.Geteuid())
+	table := fmt.Sprintf("admitted: [%d]\nleases:\n  hosts: {ssh: {key: ssh_ca, hosts: [web.example, db-vm]}, approval: none}\n", os.Geteuid())
 	for _, err := range []error{os.Chmod(dir, 0o700), sshca.SaveKey(filepath.Join(dir, "ssh_ca"), key),
 		os.WriteFile(filepath.Join(dir, broker.TableName), []byte(table), 0o600)} {
 		if err != nil {
@@ -74,7 +74,7 @@ func (s stopper) Write(b []byte) (int, error) { s(); return len(b), nil }
 func TestAuthorityAtBroker(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "landlock", "seccomp", "go")
-	h := sshhost.Start(t, "web")
+	h := sshhost.Start(t, "web.example")
 	shell := filepath.Join(t.TempDir(), "shell")
 	build := exec.Command("go", "build", "-o", shell, "bailey/cmd/bailey-readonly-shell")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -96,7 +96,7 @@ func TestAuthorityAtBroker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	route, err := remote.Resolver{Config: h.Config}.Route(t.Context(), "web")
+	route, err := remote.Resolver{Config: h.Config}.Route(t.Context(), "web.example")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestAuthorityAtBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	web := source.Host{Name: "web", SSHConfig: h.Config}
+	web := source.Host{Name: "web.example", SSHConfig: h.Config}
 	p := &source.Preparation{Client: client, Host: web, Trusted: trusted,
 		Shell: func(string) ([]byte, error) { return os.ReadFile(shell) },
 		Login: func(ctx context.Context, pinned []ssh.PublicKey) (readonlyshell.Status, error) {
@@ -134,13 +134,13 @@ func TestAuthorityAtBroker(t *testing.T) {
 		}
 		return run.Start(t.Context(), bailey.Lent{}, bailey.Streams{Stdout: out})
 	}
-	if exit, err := run("web", "id -un", nil); err != nil || exit.Code != 0 || !strings.Contains(exit.Login, "-vm:web-sbx:source") {
+	if exit, err := run("web.example", "id -un", nil); err != nil || exit.Code != 0 || !strings.Contains(exit.Login, "-vm:web.example-sbx:source") {
 		t.Errorf("%+v %v", exit, err)
 	}
 	if exit, err := run("other", "id", nil); bailey.KindOf(err) != bailey.Denied || exit.Code != bailey.NeverRan {
 		t.Errorf("a host that the table does not name: %+v %v", exit, err)
 	}
-	if exit, err := run("web", "echo begun; sleep 1; echo ended", stopper(stop)); err != nil || exit.Code != 0 {
+	if exit, err := run("web.example", "echo begun; sleep 1; echo ended", stopper(stop)); err != nil || exit.Code != 0 {
 		t.Errorf("the broker stopped during the command: %+v %v", exit, err)
 	}
 	if exit, err := run("other", "id", nil); bailey.KindOf(err) != bailey.Unavailable || exit.Code != bailey.NeverRan {

@@ -34,7 +34,7 @@ func (a *Access) targetFor(h Host, pinned []ssh.PublicKey, r readonlyshell.Reque
 		},
 		Login: func(ctx context.Context) (remote.Login, time.Time, error) {
 			c, err := a.Credentials.Get(ctx, sshca.Target{Principal: sshca.ReadOnly, Name: sshca.PathName(key),
-				Identity:     sshca.Identity{User: sshca.PathName(a.User), VM: sshca.PathName(h.Name), Sandbox: "source"},
+				Identity:     sshca.Identity{User: sshca.IDFor(a.User), VM: sshca.IDFor(h.Name), Sandbox: "source"},
 				ShellOptions: options})
 			if err != nil {
 				return remote.Login{}, time.Time{}, err

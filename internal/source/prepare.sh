@@ -93,6 +93,7 @@ edit_file() {
 
 # write_account adds the account where no tool for accounts exists, for example in a small BusyBox.
 write_account() {
+  for f in /etc/group /etc/shadow; do edit_file $f "/^$account:/d"; done # of an attempt that was killed
   id=999
   while grep -q "^[^:]*:[^:]*:$id:" /etc/passwd /etc/group; do id=$((id - 1)); done
   [ "$id" -ge 100 ] || fail "there is no free id below 1000 for the account"
@@ -126,6 +127,9 @@ add_account() {
   if has_account; then
     added account || fail "an account $account exists, and Bailey did not create it: remove or rename it"
   else
+    if grep -q "^$account:" /etc/group && ! added account; then
+      fail "a group $account exists, and Bailey did not create it: remove or rename it"
+    fi
     record account
     if command -v useradd >/dev/null; then
       useradd --system --user-group --no-create-home --home-dir / --shell "$shell" --comment "Bailey commands that only read" "$account"

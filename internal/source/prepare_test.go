@@ -63,7 +63,7 @@ func newBusyBox(t *testing.T) *bench {
 	t.Helper()
 	ktest.Long(t)
 	ktest.Require(t, "landlock", "seccomp")
-	return newBenchOn(t, sshhost.StartBusyBox(t, "web", sshhost.Fetched(t, "busybox-"+runtime.GOARCH)))
+	return newBenchOn(t, sshhost.StartBusyBox(t, "web", ktest.Fetched(t, "busybox-"+runtime.GOARCH)))
 }
 
 func newBenchOn(t *testing.T, h *sshhost.Host) *bench {

@@ -499,3 +499,17 @@ func TestCacheRace(t *testing.T) {
 	}
 	wait.Wait()
 }
+
+// TestIDFor checks that every name becomes an id that an identity may have, and that usual names stay as they are.
+func TestIDFor(t *testing.T) {
+	for name, want := range map[string]string{"web1": "web1", "db.example.org": "db.example.org", "ann@corp": "ann@corp", "db-vm": "db-vm.",
+		"a-sbx": "a-sbx.", "x-cert": "x-cert.", "a b": PathName("a b"), "é": PathName("é"), strings.Repeat("a", 200): PathName(strings.Repeat("a", 200))} {
+		got := IDFor(name)
+		if got != want {
+			t.Errorf("%q becomes %q, want %q", name, got, want)
+		}
+		if _, err := (Identity{User: got, VM: got, Sandbox: "source", Cert: "c"}).Text(); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}

@@ -73,6 +73,20 @@ func checkID(name, id string) error {
 	return nil
 }
 
+// IDFor returns an id for the name of a user or a host. A name with other characters than an id may have is changed as by
+// [PathName], and a name that ends like a delimiter, for example db-vm, gets a dot.
+func IDFor(name string) string {
+	if len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool { return r > 0x7f || !isIDByte(byte(r)) }) {
+		name = PathName(name)
+	}
+	for _, mark := range []string{vmMark, sandboxMark, certMark} {
+		if strings.HasSuffix(name, strings.TrimSuffix(mark, ":")) {
+			return name + "."
+		}
+	}
+	return name
+}
+
 func isIDByte(c byte) bool { return isNameByte(c) || c == '.' || c == '@' }
 
 // ParseIdentity is the reverse of Identity.Text, for example for the key id in a log of sshd. It accepts only a string

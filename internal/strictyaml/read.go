@@ -132,14 +132,15 @@ func KeyText(kv *ast.MappingValueNode) string {
 
 // Pairs returns the entries of a mapping. Another node is a fault.
 func (f *File) Pairs(n ast.Node, what string) []*ast.MappingValueNode {
-	pairs, ok := pairsOf(n)
+	pairs, ok := PairsOf(n)
 	if !ok {
 		f.AddFault(n, f.NotMapping, what, describeNode(n))
 	}
 	return pairs
 }
 
-func pairsOf(n ast.Node) ([]*ast.MappingValueNode, bool) {
+// PairsOf returns the entries of a mapping, and whether the node is one.
+func PairsOf(n ast.Node) ([]*ast.MappingValueNode, bool) {
 	switch n := n.(type) {
 	case *ast.MappingNode:
 		return n.Values, true
@@ -152,7 +153,7 @@ func pairsOf(n ast.Node) ([]*ast.MappingValueNode, bool) {
 // FirstKey returns the first key of a mapping, which is where a person looks for it, or n itself. The token of a mapping
 // is the colon after that key.
 func FirstKey(n ast.Node) ast.Node {
-	if pairs, _ := pairsOf(n); len(pairs) > 0 {
+	if pairs, _ := PairsOf(n); len(pairs) > 0 {
 		return pairs[0].Key
 	}
 	return n

@@ -74,20 +74,11 @@ func (c *capability) schemaDefault(name string) (string, bool) {
 
 // lookUp returns the value of a key of a mapping, or nil.
 func lookUp(n ast.Node, key string) ast.Node {
-	for _, kv := range pairsOf(n) {
+	pairs, _ := strictyaml.PairsOf(n)
+	for _, kv := range pairs {
 		if text, ok := strictyaml.TextOf(kv.Key); ok && text == key {
 			return kv.Value
 		}
-	}
-	return nil
-}
-
-func pairsOf(n ast.Node) []*ast.MappingValueNode {
-	switch n := n.(type) {
-	case *ast.MappingNode:
-		return n.Values
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{n}
 	}
 	return nil
 }

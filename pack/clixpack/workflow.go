@@ -120,7 +120,7 @@ func (t *translator) writeStep(w *workflow, i int, s step, c *capability, in *wo
 	if s.onFailure == "continue" {
 		t.writeLine(at, "          onFailure: continue")
 	}
-	properties := pairsOf(lookUp(c.schema, "properties"))
+	properties, _ := strictyaml.PairsOf(lookUp(c.schema, "properties"))
 	known := map[string]bool{}
 	for i, kv := range properties {
 		if i == 0 {
@@ -135,7 +135,8 @@ func (t *translator) writeStep(w *workflow, i int, s step, c *capability, in *wo
 		t.writeLine(at, "            %s: %s", jsonText(name), jsonText("{{ input."+name+" }}"))
 		in.addInput(w, s.at, name, c, kv.Value)
 	}
-	for _, kv := range pairsOf(s.input) {
+	pairs, _ := strictyaml.PairsOf(s.input)
+	for _, kv := range pairs {
 		if name, _ := strictyaml.TextOf(kv.Key); !known[name] {
 			w.file.AddFault(kv.Key, "%s has no input %q; remove it", c.id, strictyaml.Clip(name))
 		}

@@ -311,19 +311,15 @@ func (c *checks) buildFuzz(ctx context.Context, dir, pkg string) (string, error)
 	return program, c.runChecked(ctx, nil, "go", "test", "-c", "-vet=off", "-fuzz=.", "-o="+program, pkg)
 }
 
-// fuzzTarget runs a target for a while and returns its output if it failed. Inputs that it finds are kept in Go's cache, as by
+// runFuzzTarget runs a target for a while and returns its output if it failed. Inputs that it finds are kept in cache, as by
 // go test.
-func (c *checks) fuzzTarget(ctx context.Context, f fuzzTarget, d time.Duration) string {
+func (c *checks) runFuzzTarget(ctx context.Context, f fuzzTarget, d time.Duration, cache string) string {
 	program, err := f.build()
 	if err != nil {
 		return err.Error()
 	}
-	cache, err := c.commandOutput(ctx, "go", "env", "GOCACHE")
-	if err != nil {
-		return err.Error()
-	}
 	cmd := exec.CommandContext(ctx, program, "-test.run=^$", "-test.parallel=1", "-test.fuzz=^"+f.name+"$", "-test.fuzztime="+d.String(),
-		"-test.fuzzcachedir="+filepath.Join(strings.TrimSpace(cache), "fuzz", f.pkg))
+		"-test.fuzzcachedir="+filepath.Join(cache, f.pkg))
 	cmd.Dir = filepath.Join(c.dir, f.pkg[strings.Index(f.pkg+"/", "/"):])
 	if out, err := cmd.CombinedOutput(); err != nil && !timeWasUp(string(out)) {
 		return cmp.Or(string(out), err.Error())
@@ -360,13 +356,18 @@ func (c *checks) runFuzz(ctx context.Context, r *report) error {
 	}
 	// Two targets run at the same time, each with one worker, so that one can build and end while the other fuzzes.
 	each := (2 * fuzzing / time.Duration(len(targets))).Round(time.Second)
+	cache, err := c.commandOutput(ctx, "go", "env", "GOCACHE")
+	if err != nil {
+		return err
+	}
+	cache = filepath.Join(strings.TrimSpace(cache), "fuzz")
 	outputs := make([]string, len(targets)) // of those that failed
 	var lanes errgroup.Group
 	lanes.SetLimit(2)
 	for i, f := range targets {
 		lanes.Go(func() error {
 			fmt.Fprintf(c.out, "%d of %d, %v: %s %s\n", i+1, len(targets), each, f.pkg, f.name)
-			outputs[i] = c.fuzzTarget(ctx, f, each)
+			outputs[i] = c.runFuzzTarget(ctx, f, each, cache)
 			return nil
 		})
 	}

@@ -23,9 +23,6 @@ import (
 	"bailey/test/since"
 )
 
-// kernelsEnv names a directory of kernels. If it is not set, kernels are where .ci/guest puts them.
-const kernelsEnv = "BAILEY_GUEST_KERNELS"
-
 // A machine describes a guest before its tasks. Only kernel is required.
 type machine struct {
 	kernel  string // version and architecture, for example 6.12-amd64
@@ -82,17 +79,7 @@ func (m machine) find(t *testing.T) (file, arch string) {
 	t.Helper()
 	_, arch, _ = strings.Cut(m.kernel, "-")
 	ktest.Require(t, emulators[arch][0])
-	return fetched(t, "linux-"+m.kernel), arch
-}
-
-// fetched returns the path of a file that .ci/guest fetches.
-func fetched(t *testing.T, name string) string {
-	t.Helper()
-	file := filepath.Join(kernels(t), name)
-	if _, err := os.Stat(file); err != nil {
-		ktest.Missing(t, "guest-kernel", fmt.Errorf("%w; .ci/guest fetches it", err))
-	}
-	return file
+	return ktest.Fetched(t, "linux-"+m.kernel), arch
 }
 
 // ext4 creates an empty disk.
@@ -104,17 +91,6 @@ func ext4(t *testing.T) string {
 		t.Fatalf("mkfs.ext4: %v\n%s", err, out)
 	}
 	return file
-}
-
-func kernels(t testing.TB) string {
-	if dir := os.Getenv(kernelsEnv); dir != "" {
-		return dir
-	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		ktest.Missing(t, "guest-kernel", err)
-	}
-	return filepath.Join(dir, "bailey-guest")
 }
 
 // emulators lists, for each architecture, the program, the name of its console and its machine. For arm64, pointer
@@ -184,12 +160,12 @@ func (m machine) base(t *testing.T, arch string) image {
 	}
 	img.copy(t, build(t, arch, "build", "test/guest/init"), "/init", 0o755)
 	if m.busybox {
-		img.copy(t, fetched(t, "busybox-"+arch), "/bin/busybox", 0o755)
+		img.copy(t, ktest.Fetched(t, "busybox-"+arch), "/bin/busybox", 0o755)
 	}
 	root := ""
 	if arch != runtime.GOARCH {
 		var err error
-		if root, err = filepath.EvalSymlinks(fetched(t, "root-"+arch)); err != nil {
+		if root, err = filepath.EvalSymlinks(ktest.Fetched(t, "root-"+arch)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,7 +3,6 @@
 package sshhost
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -20,32 +19,18 @@ import (
 	"bailey/internal/ktest"
 )
 
-// Fetched returns the path of a file that .ci/guest fetches. It skips the test if the file is missing.
-func Fetched(t *testing.T, name string) string {
-	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		ktest.Missing(t, "guest-kernel", err)
-	}
-	file := filepath.Join(cmp.Or(os.Getenv("BAILEY_GUEST_KERNELS"), filepath.Join(cache, "bailey-guest")), name)
-	if _, err := os.Stat(file); err != nil {
-		ktest.Missing(t, "guest-kernel", fmt.Errorf("%w; .ci/guest fetches it", err))
-	}
-	return file
-}
-
 // StartGuest boots an emulated machine with Debian, systemd and a journal. Its disk is as before at the next start.
 func StartGuest(t *testing.T, name string) *Host {
 	t.Helper()
 	ktest.Require(t, "qemu-system-x86_64", "ssh")
-	disk, kernel := Fetched(t, "systemd-amd64.ext4"), Fetched(t, "systemd-kernel-amd64")
+	disk, kernel := ktest.Fetched(t, "systemd-amd64.ext4"), ktest.Fetched(t, "systemd-kernel-amd64")
 	dir, err := os.MkdirTemp("/var/tmp", "sshhost")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	h := &Host{Name: name, dir: dir, guest: true}
-	key, err := os.ReadFile(Fetched(t, "systemd-key"))
+	key, err := os.ReadFile(ktest.Fetched(t, "systemd-key"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +38,7 @@ func StartGuest(t *testing.T, name string) *Host {
 		t.Fatal(err)
 	}
 	h.PersonKey = h.writeFile(t, "person", string(key), 0o600)
-	line, err := os.ReadFile(Fetched(t, "systemd-host-key.pub"))
+	line, err := os.ReadFile(ktest.Fetched(t, "systemd-host-key.pub"))
 	if err != nil {
 		t.Fatal(err)
 	}
