@@ -38,6 +38,7 @@ var layers = []struct {
 		"internal/policy/review": {ours: []string{".", "internal/policy", "internal/strictjson"}, outside: []string{"github.com/cedar-policy/cedar-go"}},
 		"internal/redact":        {ours: []string{"."}},
 		"internal/redact/gen":    {},
+		"internal/sigv4":         {},
 		"internal/sshsig":        {ours: []string{"."}, outside: []string{"golang.org/x/crypto/ssh"}},
 		"internal/approvaltext":  {ours: []string{"."}},
 		"internal/shellparse":    {ours: []string{"."}, outside: []string{"mvdan.cc/sh/v3/syntax"}},
@@ -70,7 +71,7 @@ var layers = []struct {
 	{"services", "state", map[string]imports{
 		"internal/applied":       {},
 		"internal/approve":       {ours: []string{".", "internal/approvaltext"}},
-		"internal/broker":        {ours: []string{".", "internal/approvaltext", "internal/peer", "internal/sshca", "internal/sshsig", "internal/strictyaml"}, outside: []string{"github.com/goccy/go-yaml", "golang.org/x/crypto/ssh"}},
+		"internal/broker":        {ours: []string{".", "internal/approvaltext", "internal/peer", "internal/sigv4", "internal/sshca", "internal/sshsig", "internal/strictyaml"}, outside: []string{"github.com/goccy/go-yaml", "golang.org/x/crypto/ssh"}},
 		"internal/hooks":         {ours: []string{".", "hook"}},
 		"internal/ledger":        {ours: []string{".", "audit", "internal/receipts", "internal/ledger/owned"}, outside: []string{"golang.org/x/sys"}},
 		"internal/notify":        {ours: []string{"."}},
@@ -327,7 +328,7 @@ func TestSpineImportsNothingAbove(t *testing.T) {
 // link, directly or through another package. Of the standard library, they must not link packages that start programs
 // or load code (os/exec, plugin), nor database/sql.
 var small = map[string]struct{ ours, outside []string }{
-	"cmd/bailey-broker": {ours: []string{".", "internal/broker", "internal/broker/process", "internal/approvaltext", "internal/peer", "internal/sshca", "internal/sshsig", "internal/strictyaml"},
+	"cmd/bailey-broker": {ours: []string{".", "internal/broker", "internal/broker/process", "internal/approvaltext", "internal/peer", "internal/sigv4", "internal/sshca", "internal/sshsig", "internal/strictyaml"},
 		outside: []string{"github.com/goccy/go-yaml", "golang.org/x/crypto/ssh", "golang.org/x/sys"}},
 	"cmd/bailey-shim": {ours: []string{".", "internal/peer", "internal/shim", "internal/terminal", "internal/localapi"}, outside: []string{"golang.org/x/sys"}},
 }

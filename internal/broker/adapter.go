@@ -20,9 +20,9 @@ import (
 type Adapter interface {
 	// Mint returns a value with the rights in the table, valid for about ttl.
 	Mint(ctx context.Context, ttl time.Duration) (Minted, error)
-	// Revoke ends the validity of a minted value if the issuer supports that. It may be called twice for one value, and
-	// after a restart.
-	Revoke(ctx context.Context, id string) error
+	// Revoke ends the validity of a minted value if the issuer supports that. It gets ID and Handle of the value. It may
+	// be called twice for one value, and after a restart.
+	Revoke(ctx context.Context, id string, handle []byte) error
 }
 
 // Minted is a value and the information of its issuer about it.
@@ -30,6 +30,9 @@ type Minted struct {
 	Value []byte    // the server clears it after it was sent
 	ID    string    // issuer's name for it, "" if it has none; written to journal and receipts
 	Until time.Time // end of its validity, if known
+
+	// Handle is what Revoke needs besides ID. If it is not nil, the broker stores it until the value is revoked.
+	Handle []byte
 }
 
 // Make makes an adapter from the part of the table below its name. decode reads that part strictly into a struct.
@@ -39,7 +42,8 @@ type Make func(decode func(into any) error, dir string) (a Adapter, summary stri
 // Adapters returns the adapters of this program, by the name that tables and questions use.
 func Adapters() map[string]Make {
 	return map[string]Make{"env": makeEnv, "literal": makeLiteral, "file": makeFile, "token": makeToken,
-		"kubectl": makeKubectl, "ssh": makeSSH}
+		"kubectl": makeKubectl, "ssh": makeSSH, "vault": makeVault, "github": makeGitHub, "aws": makeAWS, "gcloud": makeGcloud,
+		"azure": makeAzure, "infisical": makeInfisical, "exchange": makeExchange}
 }
 
 // adapterNames returns the sorted names as a list for an error message.
@@ -48,7 +52,7 @@ func adapterNames(m map[string]Make) string { return strings.Join(slices.Sorted(
 // irrevocable is embedded in adapters whose issuer does not know about loans, so that nothing can be revoked.
 type irrevocable struct{}
 
-func (irrevocable) Revoke(context.Context, string) error { return nil }
+func (irrevocable) Revoke(context.Context, string, []byte) error { return nil }
 
 // MaxValue limits one lent value in bytes, as an argument is limited. The kernel's own limit for one environment string
 // is 128 KiB (execve(2), MAX_ARG_STRLEN).

@@ -48,7 +48,8 @@
 // # The directory
 //
 // A directory of mode 0700 that belongs to the server's user contains broker.yaml (the table, 0600), journal (0600) and
-// lock. Its subdirectory keys (0700) contains one file for each key, PEM of PKCS #8 (0600). The journal has one line of
+// lock. Its subdirectory keys (0700) contains one file for each key, PEM of PKCS #8 (0600), and issued (0700) one file
+// (0600) for each credential that its issuer can still revoke. The journal has one line of
 // JSON for each event: start, apply, lend, end, key, sign. The line of a loan or a signature is on the disk (fsync)
 // before the values or the signature leave. Even if the process is killed, an answer is used at most once and no key
 // signs less than before. If the last line is incomplete, its values or signature never left, and it is cut off. Any

@@ -49,7 +49,7 @@ func (m *mintery) Mint(context.Context, time.Duration) (Minted, error) {
 	return Minted{Value: []byte(value), ID: "mint-" + string(rune('a'+m.made-1)), Until: m.until}, nil
 }
 
-func (m *mintery) Revoke(_ context.Context, id string) error {
+func (m *mintery) Revoke(_ context.Context, id string, _ []byte) error {
 	m.mu.Lock()
 	m.revoked = append(m.revoked, id)
 	m.mu.Unlock()

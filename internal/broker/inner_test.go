@@ -3,15 +3,23 @@
 package broker
 
 import (
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // TestInnerSecrets checks that the secrets inside a lent file are found, and no names or addresses.
 func TestInnerSecrets(t *testing.T) {
-	made, err := renderKubeconfig("https://api.example:6443", "web", []byte("-----BEGIN CERTIFICATE-----"), "eyJhbGciOi.minted.token")
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	ktest.Write(t, ca, "-----BEGIN CERTIFICATE-----")
+	server, err := newIssuer("the API server", "https://api.example:6443", ca, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := (&kubectl{issuer: server, namespace: "web"}).renderKubeconfig("eyJhbGciOi.minted.token")
 	if err != nil {
 		t.Fatal(err)
 	}

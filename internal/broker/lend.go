@@ -3,8 +3,11 @@ package broker
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"bailey"
@@ -20,7 +23,8 @@ type loan struct {
 // mintedLease is one lease of a loan.
 type mintedLease struct {
 	entry
-	from Adapter
+	from   Adapter
+	handle []byte
 }
 
 // revokeTimeout limits the time that an issuer may take to revoke a value.
@@ -64,7 +68,7 @@ func (l *clientConn) lendValues(a brokerRequest) (any, [][]byte, error) {
 		}
 	}
 	l.s.Step("mint")
-	made, values, err := mintValues(l.ctx, a, entries, now)
+	made, values, err := l.s.mintValues(l.ctx, a, entries, now)
 	if err != nil {
 		release()
 		return nil, nil, err
@@ -96,21 +100,21 @@ func (t *Table) wantedEntries(a brokerRequest) (list []Entry, err error) {
 }
 
 // mintValues makes every value, or none.
-func mintValues(ctx context.Context, a brokerRequest, entries []Entry,
+func (s *Server) mintValues(ctx context.Context, a brokerRequest, entries []Entry,
 	now time.Time) (made *loan, values [][]byte, err error) {
 	made = &loan{}
 	defer func() {
 		if err != nil {
 			clearValues(values)
 			for _, p := range made.parts {
-				revokeLease(p)
+				s.revokeLease(p)
 			}
 			values = nil
 		}
 	}()
 	ttl := maxTTL
 	for i, e := range entries {
-		m, err := e.mint.Mint(ctx, e.TTL)
+		m, err := mintOne(ctx, e)
 		if err != nil {
 			return made, values, unavailableError(err, bailey.HintOf(err), "credential %q has no value",
 				a.Wants[i].Name)
@@ -118,7 +122,12 @@ func mintValues(ctx context.Context, a brokerRequest, entries []Entry,
 		values = append(values, m.Value)
 		made.parts = append(made.parts,
 			mintedLease{entry{ID: "l-" + strings.ToLower(rand.Text()), Name: a.Wants[i].Name, Mint: m.ID,
-				Until: m.Until}, e.mint})
+				Until: m.Until}, e.mint, m.Handle})
+		if m.Handle != nil {
+			if err := s.keepHandle(made.parts[i].entry, m.Handle); err != nil {
+				return made, values, err
+			}
+		}
 		if fault := valueFault(m.Value); fault != "" {
 			return made, values, bailey.Invalid.Errorf("correct the value at its source",
 				"credential %q %s", a.Wants[i].Name, fault)
@@ -127,6 +136,13 @@ func mintValues(ctx context.Context, a brokerRequest, entries []Entry,
 	}
 	made.until = now.Add(ttl)
 	return made, values, nil
+}
+
+// mintOne asks the source of one value, which may be a server that does not answer.
+func mintOne(ctx context.Context, e Entry) (Minted, error) {
+	ctx, cancel := context.WithTimeout(ctx, issuerTimeout)
+	defer cancel()
+	return e.mint.Mint(ctx, e.TTL)
 }
 
 func (m *loan) lentAnswer() loanAnswer {
@@ -168,7 +184,7 @@ func (l *clientConn) endLoan(why string) {
 
 func (s *Server) endLease(p mintedLease, why string) {
 	e := event{At: s.Now().UTC(), Event: "end", Lease: p.ID, Why: why}
-	if err := revokeLease(p); err != nil {
+	if err := s.revokeLease(p); err != nil {
 		s.Log.Warn("cannot revoke a lease", "lease", p.ID, "err", err)
 		e.Why += "; not revoked"
 	}
@@ -180,26 +196,55 @@ func (s *Server) endLease(p mintedLease, why string) {
 	}
 }
 
-func revokeLease(p mintedLease) error {
+// revokeLease asks the issuer to revoke. If that fails, what it needs stays on the disk for the next start, unless the
+// value has expired.
+func (s *Server) revokeLease(p mintedLease) error {
 	ctx, cancel := context.WithTimeout(context.Background(), revokeTimeout)
 	defer cancel()
-	return p.from.Revoke(ctx, p.Mint)
+	err := p.from.Revoke(ctx, p.Mint, p.handle)
+	if p.handle != nil && (err == nil || !p.Until.IsZero() && p.Until.Before(s.Now())) {
+		err = errors.Join(err, os.Remove(s.issuedFile(p.ID)))
+	}
+	return err
 }
 
-// endLeft ends the loans that an earlier broker process left open.
+// endLeft ends the loans that an earlier broker process left open, and revokes what it could not revoke or not record.
 func (s *Server) endLeft(context.Context) {
-	t := s.table.Load()
-	for _, e := range s.journal.openLeases() {
-		from := Adapter(missingAdapter{})
-		if now, ok := t.Leases[e.Name]; ok {
-			from = now.mint
-		}
-		s.endLease(mintedLease{e, from}, "the broker stopped first")
+	t, handles := s.table.Load(), s.takeHandles()
+	var all sync.WaitGroup // an issuer that is away must not delay the others
+	end := func(e entry, handle []byte) {
+		all.Go(func() { s.endLease(mintedLease{e, t.adapterOf(e.Name), handle}, "the broker stopped first") })
 	}
+	for _, e := range s.journal.openLeases() {
+		end(e, handles[e.ID].Handle)
+		delete(handles, e.ID)
+	}
+	for id, r := range handles {
+		end(entry{id, r.Name, r.Mint, r.Until}, r.Handle)
+	}
+	all.Wait()
+}
+
+func (t *Table) adapterOf(lease string) Adapter {
+	if e, ok := t.Leases[lease]; ok {
+		return e.mint
+	}
+	return missingAdapter{}
 }
 
 // missingAdapter is the adapter of a lease that is no longer in the table.
-type missingAdapter struct{ irrevocable }
+type missingAdapter struct{}
+
+func (missingAdapter) Revoke(_ context.Context, _ string, handle []byte) error {
+	if handle == nil {
+		return nil
+	}
+	return unavailableError(
+		nil,
+		"put the lease back into the table and restart the broker",
+		"it is no longer in the table",
+	)
+}
 
 func (missingAdapter) Mint(context.Context, time.Duration) (Minted, error) {
 	return Minted{}, unavailableError(nil, "", "it is no longer in the table")

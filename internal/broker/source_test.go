@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccy/go-yaml"
+
 	"bailey"
 )
 
@@ -116,8 +118,13 @@ func TestKubectl(t *testing.T) {
 	if j := h.journal(); !strings.Contains(j, `"mint":"token-name"`) || !strings.Contains(j, `"lives":"`) || strings.Contains(j, value) {
 		t.Errorf("%s", j)
 	}
-	whole, err := (&kubectl{url: server.URL + "/api/v1/namespaces/web/serviceaccounts/reader/token", ca: filepath.Join(h.dir, "ca.pem"),
-		secret: filepath.Join(h.dir, "own"), server: server.URL, namespace: "web", whole: true}).Mint(t.Context(), time.Minute)
+	adapter, _, err := makeKubectl(func(into any) error {
+		return yaml.Unmarshal([]byte(`{server: "`+server.URL+`", ca: ca.pem, credential: own, namespace: web, account: reader, form: kubeconfig}`), into)
+	}, h.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := adapter.Mint(t.Context(), time.Minute)
 	if err != nil || whole.ID != "token-name" {
 		t.Fatal(whole.ID, err)
 	}
@@ -153,15 +160,15 @@ func TestKubectl(t *testing.T) {
 			w.WriteHeader(http.StatusTemporaryRedirect)
 			return true
 		}, "status 307"},
-		"no JSON": {func(w http.ResponseWriter) bool { io.WriteString(w, value); return true }, "is not that of an API server"},
+		"no JSON": {func(w http.ResponseWriter) bool { io.WriteString(w, value); return true }, "is not that of the API server"},
 		"no token": {func(w http.ResponseWriter) bool {
 			io.WriteString(w, `{"kind":"TokenRequest","status":{}}`)
 			return true
-		}, "is not that of an API server"},
+		}, "is not that of the API server"},
 		"no expiry": {func(w http.ResponseWriter) bool {
 			io.WriteString(w, `{"kind":"TokenRequest","status":{"token":"x"}}`)
 			return true
-		}, "is not that of an API server"},
+		}, "is not that of the API server"},
 		"an endless answer": {func(w http.ResponseWriter) bool {
 			io.WriteString(w, strings.Repeat(value, maxReply/len(value)+1))
 			return true

@@ -299,3 +299,32 @@ func TestLinks(t *testing.T) {
 		}
 	}
 }
+
+// TestLeasesAreTried checks that test reports each lease and fails if one has no value, and that setup prints what the
+// issuers must allow. Neither shows a value.
+func TestLeasesAreTried(t *testing.T) {
+	dir := place(t, free+`  gone: {env: BROKER_TEST_GONE, approval: none}
+  repo: {github: {server: "https://127.0.0.1:1", app: Iv1.x, key: app.pem, installation: 1, repositories: [web], permissions: {contents: read}}, approval: none}
+`)
+	out := must(t, 1, "test", "--dir", dir)
+	for _, says := range []string{"ok      free (literal): 17 bytes", "failed  gone (env BROKER_TEST_GONE): ", "failed  repo (github contents:read in web): ", "→", "2 of 3 leases failed"} {
+		if !strings.Contains(out, says) {
+			t.Errorf("%q is missing in\n%s", says, out)
+		}
+	}
+	var report struct {
+		OK     bool
+		Leases []broker.Trial
+	}
+	if err := json.Unmarshal([]byte(must(t, 0, "test", "--dir", dir, "--json", "free")), &report); err != nil || !report.OK || len(report.Leases) != 1 || report.Leases[0].Bytes != len(value) {
+		t.Errorf("%+v, %v", report, err)
+	}
+	must(t, 1, "test", "--dir", dir, "nothing")
+	if out := must(t, 0, "setup", "--dir", dir); !strings.Contains(out, "contents: read") || !strings.Contains(out, "## lease free\n# nothing to set up") {
+		t.Error(out)
+	}
+	var texts struct{ Leases map[string]string }
+	if err := json.Unmarshal([]byte(must(t, 0, "setup", "--dir", dir, "--json", "repo")), &texts); err != nil || !strings.Contains(texts.Leases["repo"], "Install it on these repositories only: web") {
+		t.Errorf("%v, %v", texts, err)
+	}
+}

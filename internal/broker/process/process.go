@@ -29,6 +29,8 @@ const usage = `bailey-broker lends credentials to gateways, each to one call, by
   bailey-broker serve   [--dir DIR] [--socket PATH]   serve until SIGTERM
   bailey-broker apply   [--dir DIR] [--yes]           show how broker.yaml differs from what is in use, and use it
   bailey-broker status  [--dir DIR] [--json]          show the broker of DIR and its open loans
+  bailey-broker test    [--dir DIR] [--json] [LEASE…] ask the source of each lease for a value, and revoke it at once
+  bailey-broker setup   [--dir DIR] [--json] [LEASE…] print what each issuer must allow: policies, roles, permissions
   bailey-broker --version
 
 DIR is $BAILEY_BROKER_DIR, or bailey-broker below the user's state directory (XDG_STATE_HOME, ~/.local/state). It has
@@ -46,6 +48,7 @@ const (
 type program struct {
 	dir, socket    string
 	yes, json      bool
+	leases         []string // that test and setup are about; default: all
 	stdin          *os.File
 	stdout, stderr io.Writer
 }
@@ -76,7 +79,7 @@ func (p *program) main(args []string) int {
 
 func (p *program) runCommand(args []string) error {
 	verbs := map[string]func(context.Context) error{"serve": p.serveBroker, "apply": p.applyTable,
-		"status": p.printStatus}
+		"status": p.printStatus, "test": p.testLeases, "setup": p.printSetup}
 	if len(args) == 0 {
 		args = []string{"help"}
 	}
@@ -110,7 +113,7 @@ func (p *program) parseFlags(verb string, args []string) error {
 	case "apply":
 		f.BoolVar(&p.yes, "yes", false, "")
 		f.BoolVar(&p.json, "json", false, "")
-	case "status":
+	case "status", "test", "setup":
 		f.BoolVar(&p.json, "json", false, "")
 	}
 	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -119,7 +122,9 @@ func (p *program) parseFlags(verb string, args []string) error {
 	} else if err != nil {
 		return usageFault(err.Error())
 	}
-	if f.NArg() > 0 {
+	if verb == "test" || verb == "setup" {
+		p.leases = f.Args()
+	} else if f.NArg() > 0 {
 		return usageFault(fmt.Sprintf("%s takes no argument %.40q", verb, f.Arg(0)))
 	}
 	var err error

@@ -1,0 +1,244 @@
+package broker
+
+import (
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// github issues tokens of a GitHub App's installation, limited to repositories and permissions
+// (https://docs.github.com/en/rest/apps/apps#create-an-installation-access-token-for-an-app). GitHub decides their
+// lifetime: one hour. They are revoked with the token itself.
+type github struct {
+	issuer
+	app          string // client id or app id
+	key          string // file of the app's private key
+	installation int64
+	repositories []string
+	permissions  map[string]string
+}
+
+func makeGitHub(decode func(any) error, dir string) (Adapter, string, error) {
+	var said struct {
+		Server       string            `yaml:"server"`
+		CA           string            `yaml:"ca"`
+		App          string            `yaml:"app"`
+		Key          string            `yaml:"key"`
+		Installation int64             `yaml:"installation"`
+		Repositories []string          `yaml:"repositories"`
+		Permissions  map[string]string `yaml:"permissions"`
+	}
+	if err := decode(&said); err != nil {
+		return nil, "", err
+	}
+	if said.Server == "" {
+		said.Server = "https://api.github.com"
+	}
+	server, err := newIssuer("GitHub", said.Server, said.CA, dir)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case said.App == "" || len(said.App) > maxWord || said.Key == "" || said.Installation <= 0:
+		return nil, "", errors.New(
+			"it needs app (client id or app id), key, the file of its private key, and installation, a number",
+		)
+	case len(said.Repositories) == 0 || slices.ContainsFunc(said.Repositories,
+		func(r string) bool { return !isRepository(r) }):
+		return nil, "", errors.New("it needs repositories: their names without the owner")
+	case len(said.Permissions) == 0:
+		return nil, "", errors.New("it needs permissions, for example {contents: read, pull_requests: write}")
+	}
+	for name, level := range said.Permissions {
+		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" ||
+			!slices.Contains([]string{"read", "write", "admin"}, level) {
+			return nil, "", fmt.Errorf(
+				"permission %.40q must be a name of GitHub's list with read, write or admin",
+				name,
+			)
+		}
+	}
+	g := &github{issuer: server, app: said.App, key: resolveIn(dir, said.Key), installation: said.Installation,
+		repositories: said.Repositories, permissions: said.Permissions}
+	var rights []string
+	for _, name := range slices.Sorted(maps.Keys(g.permissions)) {
+		rights = append(rights, name+":"+g.permissions[name])
+	}
+	return g, fmt.Sprintf("github %s in %s", strings.Join(rights, " "), strings.Join(g.repositories, ", ")), nil
+}
+
+// isRepository reports whether s is the name of a repository.
+func isRepository(s string) bool {
+	return s != "" && len(s) <= 100 && strings.Trim(s, ".") != "" &&
+		!strings.ContainsFunc(s, func(r rune) bool { return !isTokenRune(r) || strings.ContainsRune("~+/=:", r) })
+}
+
+// permissionRank orders the levels of a permission; 0 for any other text.
+func permissionRank(level string) int {
+	return slices.Index([]string{"", "read", "write", "admin"}, level)
+}
+
+// installationToken is GitHub's answer.
+type installationToken struct {
+	Token        string            `json:"token"`
+	ExpiresAt    time.Time         `json:"expires_at"`
+	Permissions  map[string]string `json:"permissions"`
+	Selection    string            `json:"repository_selection"`
+	Repositories []struct {
+		Name string `json:"name"`
+	} `json:"repositories"`
+}
+
+func (g *github) Mint(ctx context.Context, _ time.Duration) (Minted, error) {
+	jwt, err := g.signAssertion(time.Now())
+	if err != nil {
+		return Minted{}, err
+	}
+	body, header := jsonBody(
+		map[string]any{"repositories": g.repositories, "permissions": g.permissions},
+		githubHeader(jwt),
+	)
+	var got installationToken
+	if err := g.send(ctx, exchange{method: http.MethodPost,
+		path:   "app/installations/" + strconv.FormatInt(g.installation, 10) + "/access_tokens",
+		header: header, body: body, into: &got, cure: "check the app's key and id, and that it is installed with these permissions"}); err != nil {
+		return Minted{}, err
+	}
+	if got.Token == "" || got.ExpiresAt.IsZero() {
+		return Minted{}, g.strangeAnswer()
+	}
+	m := Minted{Value: []byte(got.Token), Handle: []byte(got.Token), Until: got.ExpiresAt.UTC()}
+	sum := sha256.Sum256(m.Value)
+	m.ID = base64.StdEncoding.EncodeToString(sum[:]) // hashed_token in GitHub's audit log
+	if wider := g.widerThanAsked(got); wider != "" {
+		return Minted{}, errors.Join(
+			unavailableError(
+				nil,
+				"check that server in "+TableName+" is that of GitHub",
+				"GitHub issued more than was asked for: %s",
+				wider,
+			),
+			g.Revoke(context.WithoutCancel(ctx), m.ID, m.Handle),
+		)
+	}
+	return m, nil
+}
+
+// widerThanAsked names a right of the token that was not asked for. Every token may read metadata.
+func (g *github) widerThanAsked(got installationToken) string {
+	for name, level := range got.Permissions {
+		if permissionRank(level) > permissionRank(g.permissions[name]) && (name != "metadata" || level != "read") {
+			return "permission " + fmt.Sprintf("%.40q", name)
+		}
+	}
+	for _, r := range got.Repositories {
+		if !slices.Contains(g.repositories, r.Name) {
+			return "repository " + fmt.Sprintf("%.100q", r.Name)
+		}
+	}
+	if got.Selection == "all" {
+		return "all repositories"
+	}
+	return ""
+}
+
+func (g *github) Revoke(ctx context.Context, _ string, handle []byte) error {
+	return g.send(
+		ctx,
+		exchange{method: http.MethodDelete, path: "installation/token", header: githubHeader(string(handle)),
+			cure: "it may have expired or been revoked before"},
+	)
+}
+
+func githubHeader(bearer string) map[string]string {
+	return map[string]string{
+		"Authorization":        "Bearer " + bearer,
+		"Accept":               "application/vnd.github+json",
+		"X-GitHub-Api-Version": "2022-11-28",
+	}
+}
+
+// signAssertion returns the JSON web token that names the app. GitHub refuses one that is valid for more than ten
+// minutes, and recommends that it begin a minute ago, because clocks differ.
+func (g *github) signAssertion(now time.Time) (string, error) {
+	key, err := readRSAKey(g.key)
+	if err != nil {
+		return "", err
+	}
+	return signJWT(
+		key,
+		"",
+		map[string]any{"iat": now.Add(-time.Minute).Unix(), "exp": now.Add(8 * time.Minute).Unix(), "iss": g.app},
+	)
+}
+
+// readRSAKey reads a private key in PEM, of PKCS #1 or PKCS #8, from a file that only the broker's user can read.
+func readRSAKey(name string) (*rsa.PrivateKey, error) {
+	text, err := readPrivate(name, MaxValue)
+	if err != nil {
+		return nil, err
+	}
+	defer clear(text)
+	key, err := parseRSAKey(text)
+	if err != nil {
+		return nil, unavailableError(
+			nil,
+			"store the issuer's private key there, in PEM",
+			"%s contains no RSA key in PEM",
+			name,
+		)
+	}
+	return key, nil
+}
+
+func parseRSAKey(text []byte) (*rsa.PrivateKey, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("no PEM")
+	}
+	defer clear(block.Bytes)
+	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
+		return key, nil
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if k, ok := key.(*rsa.PrivateKey); ok {
+		return k, nil
+	}
+	return nil, errors.Join(err, errors.New("no RSA key"))
+}
+
+// signJWT signs claims with RS256 (RFC 7515, RFC 7518).
+func signJWT(key *rsa.PrivateKey, id string, claims map[string]any) (string, error) {
+	header := map[string]string{"alg": "RS256", "typ": "JWT"}
+	if id != "" {
+		header["kid"] = id
+	}
+	h, err := json.Marshal(header)
+	if err != nil {
+		return "", err
+	}
+	c, err := json.Marshal(claims)
+	if err != nil {
+		return "", err
+	}
+	text := base64.RawURLEncoding.EncodeToString(h) + "." + base64.RawURLEncoding.EncodeToString(c)
+	sum := sha256.Sum256([]byte(text))
+	sig, err := rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:])
+	if err != nil {
+		return "", unavailableError(nil, "use a key of at least 2048 bits", "the issuer's private key cannot sign")
+	}
+	return text + "." + base64.RawURLEncoding.EncodeToString(sig), nil
+}
