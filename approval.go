@@ -237,6 +237,8 @@ type InjectWant struct {
 	// Paths limits the requests that get the secret to those at or below host:port/path. Nil means no limit. The inputs
 	// and the manifest, which questions contain, determine it.
 	Paths []string `json:"-"`
+	// Sign is [SignAWS] if requests are signed outside the cage with the secret. The digest of the manifest binds it.
+	Sign string `json:"-"`
 }
 
 // Shown returns the value of the tool's variable. If Basic is set, this is the complete header.

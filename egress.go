@@ -86,7 +86,12 @@ type Injection struct {
 	Headers     []string // headers that may contain it, alone or within text; in Authorization also as Basic
 	Query       []string // query parameters that may contain it
 	Paths       []string // host:port/path: only requests at or below one of them may contain it; nil: all
+	Sign        string   // [SignAWS]: the secret signs requests instead of being sent
 }
+
+// SignAWS is the way to sign of AWS, Signature Version 4. The placeholder is the id of the key, and the secret is a profile
+// in the form of ~/.aws/credentials.
+const SignAWS = "aws"
 
 // The kinds of an [EgressEvent].
 const (

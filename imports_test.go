@@ -31,7 +31,7 @@ var layers = []struct {
 	{"pure", "functions without side effects", map[string]imports{
 		"audit":                  {ours: []string{"."}, outside: []string{"golang.org/x/mod"}},
 		"hook":                   {ours: []string{"."}},
-		"pack":                   {ours: []string{".", "internal/gitremote", "internal/strictjson", "internal/strictyaml"}, outside: []string{"github.com/goccy/go-yaml", "golang.org/x/mod"}},
+		"pack":                   {ours: []string{".", "internal/sigv4", "internal/gitremote", "internal/strictjson", "internal/strictyaml"}, outside: []string{"github.com/goccy/go-yaml", "golang.org/x/mod"}},
 		"pack/clixpack":          {ours: []string{".", "internal/strictyaml", "pack"}, outside: []string{"github.com/goccy/go-yaml"}},
 		"packs":                  {},
 		"internal/policy":        {ours: []string{".", "internal/strictjson", "internal/strictyaml"}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/goccy/go-yaml"}},
@@ -61,7 +61,7 @@ var layers = []struct {
 		"internal/remote":        {ours: []string{"."}, outside: []string{"golang.org/x/crypto/ssh"}},
 		"internal/source":        {ours: []string{".", "internal/readonly", "internal/readonlyshell", "internal/remote", "internal/safefile", "internal/sshca", "internal/strictjson"}, outside: []string{"golang.org/x/crypto/ssh"}},
 		"internal/readonlyshell": {ours: []string{".", "internal/jail", "internal/readonly"}, outside: []string{"golang.org/x/sys"}},
-		"internal/egress":        {ours: []string{"."}, outside: []string{"golang.org/x/crypto/cryptobyte"}},
+		"internal/egress":        {ours: []string{".", "internal/sigv4"}, outside: []string{"golang.org/x/crypto/cryptobyte"}},
 		"internal/socketproxy":   {ours: []string{"."}},
 		"internal/sshca":         {ours: []string{"."}, outside: []string{"golang.org/x/crypto/ssh"}},
 		"internal/wrap":          {ours: []string{".", "internal/guard"}},

@@ -33,6 +33,7 @@ type inject struct {
 	Query   []string `json:"query,omitempty"`
 	Basic   string   `json:"basic,omitempty"`
 	Below   string   `json:"below,omitempty"` // input of format url: the credential goes only below this address
+	Sign    string   `json:"sign,omitempty"`  // aws: requests are signed with the credential, which is a file
 }
 
 // Egress returns the destinations that the tool needs, host:port or unix:daemon, for an input that Check has typed. The
@@ -211,9 +212,13 @@ func (r *reader) injectField(at *deferredNodes, p **inject) func(ast.Node) {
 			"query":   r.wordsField("query", parameterName(), &in.Query),
 			"basic":   strictyaml.TextField(r.File, "basic", &in.Basic),
 			"below":   r.wordField("below", inputName(), &in.Below),
+			"sign":    strictyaml.TextField(r.File, "sign", &in.Sign),
 		})
 		r.requireKeys(n, "inject", seen, "to")
-		if len(in.To) == 0 || len(in.Headers)+len(in.Query) == 0 {
+		switch {
+		case seen["sign"]:
+			r.checkSigning(n, in)
+		case len(in.To) == 0 || len(in.Headers)+len(in.Query) == 0:
 			r.AddFault(n, "inject needs places, and headers or query parameters")
 		}
 		for _, h := range in.Headers {
@@ -229,6 +234,14 @@ func (r *reader) injectField(at *deferredNodes, p **inject) func(ast.Node) {
 		}
 		at.inject[n], *p = in, in
 	}
+}
+
+// checkSigning checks an injection that signs requests. The signature is in the header Authorization, which questions show.
+func (r *reader) checkSigning(n ast.Node, in *inject) {
+	if in.Sign != bailey.SignAWS || len(in.To) == 0 || len(in.Headers)+len(in.Query) > 0 || in.Basic != "" || in.Below != "" {
+		r.AddFault(n, "inject signs as sign: aws, with to, and without headers, query, basic and below")
+	}
+	in.Headers = []string{"Authorization"}
 }
 
 // checkBasicAuth checks the user name (RFC 7617: the first colon ends it). The Authorization header must be the only place of

@@ -180,6 +180,11 @@ func TestEgressRefused(t *testing.T) {
 		"inject to twice":        {"[\"a.example:443\"]", inject("to: [\"a.example:443\", \"A.example:443\"], headers: [X]"), "to names \"A.example:443\" twice"},
 		"inject's unknown key":   {"[\"a.example:443\"]", inject("to: [\"a.example:443\"], headers: [X], body: true"), `inject has no key "body"`},
 		"inject a file":          {"[\"a.example:443\"]", "{name: token, env: DEMO_TOKEN, file: true, inject: {to: [\"a.example:443\"], headers: [X]}}", "both a file and injected"},
+		"sign without a file":    {"[\"a.example:443\"]", inject("to: [\"a.example:443\"], sign: aws"), "signs requests and must be a file"},
+		"sign another way":       {"[\"a.example:443\"]", "{name: token, env: DEMO_TOKEN, file: true, inject: {to: [\"a.example:443\"], sign: gcp}}", "inject signs as sign: aws"},
+		"sign and send":          {"[\"a.example:443\"]", "{name: token, env: DEMO_TOKEN, file: true, inject: {to: [\"a.example:443\"], sign: aws, headers: [X]}}", "inject signs as sign: aws"},
+		"sign for no place":      {"[\"a.example:443\"]", "{name: token, env: DEMO_TOKEN, file: true, inject: {to: [], sign: aws}}", "inject signs as sign: aws"},
+		"sign elsewhere":         {"[\"a.example:443\"]", "{name: token, env: DEMO_TOKEN, file: true, inject: {to: [\"b.example:443\"], sign: aws}}", "which is not in network.egress"},
 		"inject without network": {"[]", inject("to: [\"a.example:443\"], headers: [X]"), "which is not in network.egress"},
 	} {
 		t.Run(name, func(t *testing.T) { wantErr(t, outbound(c.egress, c.credential), c.want) })

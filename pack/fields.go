@@ -152,7 +152,11 @@ func (r *reader) credentialsField(p *[]credential, at *deferredNodes) func(ast.N
 				"inject": r.injectField(at, &c.Inject),
 			})
 			r.requireKeys(item, "a credential", seen, "name", "env")
-			if c.File && c.Inject != nil {
+			switch {
+			case c.Inject == nil:
+			case c.Inject.Sign != "" && !c.File:
+				r.AddFault(item, "credential %s signs requests and must be a file", c.Name)
+			case c.Inject.Sign == "" && c.File:
 				r.AddFault(item, "credential %s is both a file and injected, but not both", c.Name)
 			}
 			r.checkVariable(item, c.Env)

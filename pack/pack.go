@@ -135,6 +135,10 @@
 //	      below: url                              # only in requests below the address in this input, which egress names; a
 //	                                              # call whose address is at none of these places needs no such credential
 //	      basic: someone                          # or, without query: the variable is the whole header, Authorization: Basic, for this user
+//	  - name: keys
+//	    env: AWS_KEYS
+//	    file: true                                # in the form of ~/.aws/credentials; the tool gets placeholders, and
+//	    inject: {to: ["*.amazonaws.com:443"], sign: aws} # its requests to these places are signed outside the cage
 //
 // # Remotes
 //
@@ -440,7 +444,7 @@ func (m *Capability) Wants() []bailey.Want {
 		}
 		if c.Inject != nil {
 			w.Inject = &bailey.InjectWant{To: slices.Clone(c.Inject.To), Headers: slices.Clone(c.Inject.Headers),
-				Query: slices.Clone(c.Inject.Query), Basic: c.Inject.Basic}
+				Query: slices.Clone(c.Inject.Query), Basic: c.Inject.Basic, Sign: c.Inject.Sign}
 		}
 		wants = append(wants, w)
 	}

@@ -20,7 +20,8 @@ import (
 type Adapter interface {
 	// Mint returns a value with the rights in the table, valid for about ttl.
 	Mint(ctx context.Context, ttl time.Duration) (Minted, error)
-	// Revoke ends the validity of a minted value if the issuer supports that. It gets ID and Handle of the value. It may
+	// Revoke ends the validity of a minted value if the issuer supports that. It gets ID and Handle of the value. It
+	// may
 	// be called twice for one value, and after a restart.
 	Revoke(ctx context.Context, id string, handle []byte) error
 }

@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -95,7 +95,7 @@ func (a *aws) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 		Role     assumedRole `xml:"AssumeRoleResult"`
 	}
 	x.parse = func(body []byte) error { return xml.Unmarshal(body, &answer) }
-	if err := a.send(ctx, x); err != nil {
+	if err := a.sendRequest(ctx, x); err != nil {
 		return Minted{}, err
 	}
 	got := answer.Role.Credentials
@@ -110,9 +110,10 @@ func (a *aws) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 	if got.Expiration.IsZero() {
 		return Minted{}, a.strangeAnswer()
 	}
-	value := fmt.Appendf(nil, "[default]\naws_access_key_id = %s\naws_secret_access_key = %s\naws_session_token = %s\n",
-		got.AccessKeyID, got.SecretAccessKey, got.SessionToken)
-	return Minted{Value: value, ID: got.AccessKeyID, Until: got.Expiration.UTC()}, nil
+	lent := sigv4.Profile{Name: "default", Credentials: sigv4.Credentials{ID: got.AccessKeyID,
+		Secret:  got.SecretAccessKey,
+		Session: got.SessionToken}}
+	return Minted{Value: []byte(lent.String()), ID: got.AccessKeyID, Until: got.Expiration.UTC()}, nil
 }
 
 // assumeRequest returns the request of the call that this table entry uses.
@@ -167,40 +168,18 @@ func awsCode(body []byte) string {
 	return said.Code
 }
 
-// readAWSKeys reads the keys of the section [default] of a file as the aws command uses.
+// readAWSKeys reads the keys of the profile default of a file as the aws command uses.
 func readAWSKeys(name string) (c sigv4.Credentials, err error) {
 	text, err := readPrivate(name, MaxValue)
 	if err != nil {
 		return c, err
 	}
 	defer clear(text)
-	here := true // keys before the first section count
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "[") {
-			here = line == "[default]"
-			continue
-		}
-		key, value, _ := strings.Cut(line, "=")
-		if !here {
-			continue
-		}
-		switch strings.TrimSpace(key) {
-		case "aws_access_key_id":
-			c.ID = strings.TrimSpace(value)
-		case "aws_secret_access_key":
-			c.Secret = strings.TrimSpace(value)
-		case "aws_session_token":
-			c.Session = strings.TrimSpace(value)
-		}
+	profiles, err := sigv4.ParseFile(string(text))
+	i := slices.IndexFunc(profiles, func(p sigv4.Profile) bool { return p.Name == "default" })
+	if err != nil || i < 0 {
+		return c, unavailableError(nil, "write it as the file credentials of the aws command, with a section [default]",
+			"%s has no aws_access_key_id and aws_secret_access_key", name)
 	}
-	if c.ID == "" || c.Secret == "" {
-		return c, unavailableError(
-			nil,
-			"write it as the file credentials of the aws command",
-			"%s has no aws_access_key_id and aws_secret_access_key in [default]",
-			name,
-		)
-	}
-	return c, nil
+	return profiles[i].Credentials, nil
 }

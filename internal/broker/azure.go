@@ -65,8 +65,9 @@ func (a *azure) Mint(ctx context.Context, _ time.Duration) (Minted, error) {
 		nil,
 	)
 	var got tokenAnswer
-	if err := a.send(ctx, exchange{method: http.MethodPost, path: a.tenant + "/oauth2/v2.0/token", header: header,
-		body: body, into: &got,
+	if err := a.sendRequest(ctx, exchange{method: http.MethodPost, path: a.tenant + "/oauth2/v2.0/token",
+		header: header,
+		body:   body, into: &got,
 		reason: jsonCode("error"), cure: "check the federated credential of the application, and that the token in " + a.token + " has not expired"}); err != nil {
 		return Minted{}, err
 	}

@@ -77,7 +77,7 @@ func makeExchange(decode func(any) error, dir string) (Adapter, string, error) {
 }
 
 // header returns the client's authentication (RFC 6749, section 2.3.1).
-func (e *tokenExchange) header() (map[string]string, error) {
+func (e *tokenExchange) clientHeader() (map[string]string, error) {
 	if e.client == "" {
 		return nil, nil
 	}
@@ -95,7 +95,7 @@ func (e *tokenExchange) Mint(ctx context.Context, _ time.Duration) (Minted, erro
 	if err != nil {
 		return Minted{}, err
 	}
-	client, err := e.header()
+	client, err := e.clientHeader()
 	if err != nil {
 		return Minted{}, err
 	}
@@ -109,7 +109,7 @@ func (e *tokenExchange) Mint(ctx context.Context, _ time.Duration) (Minted, erro
 	}
 	body, header := formBody(form, client)
 	var got tokenAnswer
-	if err := e.send(ctx, exchange{method: http.MethodPost, path: e.path, header: header, body: body, into: &got,
+	if err := e.sendRequest(ctx, exchange{method: http.MethodPost, path: e.path, header: header, body: body, into: &got,
 		reason: jsonCode("error"),
 		cure:   "check the client, and that the token in " + e.subject + " has not expired"}); err != nil {
 		return Minted{}, err
@@ -145,12 +145,12 @@ func (e *tokenExchange) Revoke(ctx context.Context, _ string, handle []byte) err
 	if e.revoke == "" || len(handle) == 0 {
 		return nil
 	}
-	client, err := e.header()
+	client, err := e.clientHeader()
 	if err != nil {
 		return err
 	}
 	body, header := formBody(url.Values{"token": {string(handle)}, "token_type_hint": {"access_token"}}, client)
-	return e.send(
+	return e.sendRequest(
 		ctx,
 		exchange{method: http.MethodPost, path: e.revoke, header: header, body: body, reason: jsonCode("error"),
 			cure: "check that the client may revoke tokens"},

@@ -108,7 +108,7 @@ func (g *gcloud) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 		AccessToken string    `json:"accessToken"`
 		ExpireTime  time.Time `json:"expireTime"`
 	}
-	if err := g.iam.send(ctx, exchange{method: http.MethodPost,
+	if err := g.iam.sendRequest(ctx, exchange{method: http.MethodPost,
 		path:   "v1/projects/-/serviceAccounts/" + g.account + ":generateAccessToken",
 		header: header, body: body, into: &got, cure: "give the broker's account roles/iam.serviceAccountTokenCreator on " + g.account}); err != nil {
 		return Minted{}, err
@@ -165,7 +165,7 @@ func (g *gcloud) logIn(ctx context.Context) (string, error) {
 		nil,
 	)
 	var got tokenAnswer
-	if err := g.login.send(ctx, exchange{method: http.MethodPost, path: "token", header: header, body: body,
+	if err := g.login.sendRequest(ctx, exchange{method: http.MethodPost, path: "token", header: header, body: body,
 		into: &got, reason: jsonCode("error"),
 		cure: "check that the broker's service account key is still valid"}); err != nil {
 		return "", err
@@ -189,7 +189,7 @@ func (g *gcloud) narrowToken(ctx context.Context, token string) (string, error) 
 		nil,
 	)
 	var got tokenAnswer
-	if err := g.sts.send(ctx, exchange{method: http.MethodPost, path: "v1/token", header: header, body: body,
+	if err := g.sts.sendRequest(ctx, exchange{method: http.MethodPost, path: "v1/token", header: header, body: body,
 		into: &got, reason: jsonCode("error"),
 		cure: "correct boundary in " + TableName}); err != nil {
 		return "", err

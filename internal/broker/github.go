@@ -112,7 +112,7 @@ func (g *github) Mint(ctx context.Context, _ time.Duration) (Minted, error) {
 		githubHeader(jwt),
 	)
 	var got installationToken
-	if err := g.send(ctx, exchange{method: http.MethodPost,
+	if err := g.sendRequest(ctx, exchange{method: http.MethodPost,
 		path:   "app/installations/" + strconv.FormatInt(g.installation, 10) + "/access_tokens",
 		header: header, body: body, into: &got, cure: "check the app's key and id, and that it is installed with these permissions"}); err != nil {
 		return Minted{}, err
@@ -156,7 +156,7 @@ func (g *github) widerThanAsked(got installationToken) string {
 }
 
 func (g *github) Revoke(ctx context.Context, _ string, handle []byte) error {
-	return g.send(
+	return g.sendRequest(
 		ctx,
 		exchange{method: http.MethodDelete, path: "installation/token", header: githubHeader(string(handle)),
 			cure: "it may have expired or been revoked before"},

@@ -74,7 +74,7 @@ func (i *infisical) Mint(ctx context.Context, _ time.Duration) (Minted, error) {
 		} `json:"secret"`
 	}
 	query := url.Values{"workspaceId": {i.project}, "environment": {i.environment}, "secretPath": {i.path}}
-	if err := i.send(ctx, exchange{method: http.MethodGet, path: "api/v3/secrets/raw/" + i.name, query: query,
+	if err := i.sendRequest(ctx, exchange{method: http.MethodGet, path: "api/v3/secrets/raw/" + i.name, query: query,
 		header: bearerHeader(token), into: &got,
 		reason: jsonCode("error"), cure: "let the broker's identity read this secret"}); err != nil {
 		return Minted{}, err
@@ -101,7 +101,7 @@ func (i *infisical) logIn(ctx context.Context) (string, error) {
 	var got struct {
 		AccessToken string `json:"accessToken"`
 	}
-	if err := i.send(ctx, exchange{method: http.MethodPost, path: "api/v1/auth/universal-auth/login",
+	if err := i.sendRequest(ctx, exchange{method: http.MethodPost, path: "api/v1/auth/universal-auth/login",
 		header: header, body: body, into: &got,
 		reason: jsonCode("error"), cure: "check client and secret: a client secret may have expired or be used up"}); err != nil {
 		return "", err

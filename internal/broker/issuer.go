@@ -79,10 +79,10 @@ func withHeader(header map[string]string, name, value string) map[string]string 
 	return all
 }
 
-// send makes one request. Its errors contain a status and a short code of the issuer, and no other text: that is
+// sendRequest makes one request. Its errors contain a status and a short code of the issuer, and no other text: that is
 // foreign,
 // may be long, and may quote a credential.
-func (i issuer) send(ctx context.Context, x exchange) error {
+func (i issuer) sendRequest(ctx context.Context, x exchange) error {
 	client, err := i.newClient()
 	if err != nil {
 		return err

@@ -97,7 +97,7 @@ func (k *kubectl) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 	ask.Spec.Audiences, ask.Spec.ExpirationSeconds = k.audiences, int64(max(ttl, minToken)/time.Second)
 	body, header := jsonBody(ask, map[string]string{"Authorization": "Bearer " + own})
 	var got tokenRequest
-	if err := k.send(ctx, exchange{method: http.MethodPost, path: k.path, header: header, body: body, into: &got,
+	if err := k.sendRequest(ctx, exchange{method: http.MethodPost, path: k.path, header: header, body: body, into: &got,
 		reason: jsonCode("reason"),
 		cure:   "allow the broker's own credential the verb create on serviceaccounts/token of this account"}); err != nil {
 		return Minted{}, err

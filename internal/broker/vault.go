@@ -113,7 +113,7 @@ type vaultAnswer struct {
 
 const vaultCure = "check the broker's credential for Vault, that its policy allows this path, and that the secret exists"
 
-func (v *vault) header(token string) map[string]string {
+func (v *vault) tokenHeader(token string) map[string]string {
 	h := map[string]string{
 		"X-Vault-Request": "true",
 	}
@@ -142,9 +142,9 @@ func (v *vault) logIn(ctx context.Context) (token string, own bool, err error) {
 	} else if ask["jwt"], err = readSecret(v.login.Token); err != nil {
 		return "", false, err
 	}
-	body, header := jsonBody(ask, v.header(""))
+	body, header := jsonBody(ask, v.tokenHeader(""))
 	var got vaultAnswer
-	if err := v.send(ctx, exchange{method: http.MethodPost, path: "v1/auth/" + v.login.Mount + "/login",
+	if err := v.sendRequest(ctx, exchange{method: http.MethodPost, path: "v1/auth/" + v.login.Mount + "/login",
 		header: header, body: body, into: &got,
 		cure: "check role and secret of the broker's login at Vault: a secret id may have expired or be used up"}); err != nil {
 		return "", false, err
@@ -166,7 +166,7 @@ func (v *vault) Mint(ctx context.Context, _ time.Duration) (m Minted, err error)
 		}
 	}()
 	var got vaultAnswer
-	if err := v.send(ctx, exchange{method: http.MethodGet, path: "v1/" + v.path, header: v.header(token),
+	if err := v.sendRequest(ctx, exchange{method: http.MethodGet, path: "v1/" + v.path, header: v.tokenHeader(token),
 		into: &got, cure: vaultCure}); err != nil {
 		return Minted{}, err
 	}
@@ -229,15 +229,15 @@ func (v *vault) Revoke(ctx context.Context, id string, handle []byte) error {
 	if own {
 		defer v.revokeToken(ctx, token)
 	}
-	body, header := jsonBody(map[string]string{"lease_id": id}, v.header(token))
-	return v.send(ctx, exchange{method: http.MethodPut, path: "v1/sys/leases/revoke", header: header, body: body,
+	body, header := jsonBody(map[string]string{"lease_id": id}, v.tokenHeader(token))
+	return v.sendRequest(ctx, exchange{method: http.MethodPut, path: "v1/sys/leases/revoke", header: header, body: body,
 		cure: "allow the broker's token update on sys/leases/revoke"})
 }
 
 // revokeToken ends a token and every lease that was made with it.
 func (v *vault) revokeToken(ctx context.Context, token string) error {
-	body, header := jsonBody(struct{}{}, v.header(token))
-	return v.send(
+	body, header := jsonBody(struct{}{}, v.tokenHeader(token))
+	return v.sendRequest(
 		ctx,
 		exchange{
 			method: http.MethodPost,

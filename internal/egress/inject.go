@@ -55,6 +55,13 @@ func bindInjections(list *Allowlist, all []Injection) ([]*secret, error) {
 func injectionFault(in Injection, before []*secret) error {
 	v := in.Value.Reveal()
 	odd := func(r rune) bool { return r < ' ' || r > '~' }
+	if in.Sign != "" {
+		if _, err := awsKeys(in); err != nil {
+			return invalidError("the value of "+in.Name+" cannot sign requests: "+err.Error(),
+				"lend a file in the form of ~/.aws/credentials")
+		}
+		v = "keys"
+	}
 	switch {
 	case len(in.Placeholder) < minPlaceholder ||
 		strings.Trim(in.Placeholder, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "":
@@ -80,14 +87,17 @@ func injectionFault(in Injection, before []*secret) error {
 // injectSecrets replaces placeholders in a request with their secrets. It refuses the request if a placeholder occurs
 // where its secret must not go.
 func (g *grant) injectSecrets(r *http.Request) *Refusal {
+	if r.Body != nil && r.Body != http.NoBody && len(g.p.secrets) > 0 {
+		r.Body = &searchedBody{ReadCloser: r.Body, g: g, left: maxSearched}
+	}
+	if ref := g.signRequests(r); ref != nil {
+		return ref
+	}
 	for _, s := range g.p.secrets {
-		here := slices.Contains(g.entry.inject, s) && s.isBelow(g.target.String(), r.URL)
+		here := s.Sign == "" && slices.Contains(g.entry.inject, s) && s.isBelow(g.target.String(), r.URL)
 		if where := s.replaceInRequest(r, here); where != "" {
 			return g.misuseRefusal(s, where)
 		}
-	}
-	if r.Body != nil && r.Body != http.NoBody && len(g.p.secrets) > 0 {
-		r.Body = &searchedBody{ReadCloser: r.Body, g: g, left: maxSearched}
 	}
 	return nil
 }
@@ -210,6 +220,9 @@ func (g *grant) maskHeader(h http.Header) {
 
 // maskValue replaces the value in plain form, in URL encoding, and inside base64 such as Basic credentials.
 func (s *secret) maskValue(v string) string {
+	if s.Sign != "" {
+		return s.maskKeys(v)
+	}
 	value := s.Value.Reveal()
 	for _, as := range []string{value, url.QueryEscape(value), url.PathEscape(value)} {
 		v = strings.ReplaceAll(v, as, s.Placeholder)

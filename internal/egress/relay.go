@@ -131,14 +131,20 @@ func (r *relay) forwardRequest(w http.ResponseWriter, in *http.Request, g *grant
 func rewriteTarget(pr *httputil.ProxyRequest, g *grant, scheme string) {
 	pr.Out.URL.Scheme, pr.Out.URL.Host = scheme, g.target.String()
 	pr.Out.URL.User, pr.Out.URL.RawQuery = nil, pr.In.URL.RawQuery
-	pr.Out.Host = g.target.hostText()
+	pr.Out.Host = g.hostHeader(scheme)
+	pr.Out.Trailer = nil
+}
+
+// hostHeader returns the header Host of a request to the target.
+func (g *grant) hostHeader(scheme string) string {
+	host := g.target.hostText()
 	if g.target.addr.Is6() {
-		pr.Out.Host = "[" + pr.Out.Host + "]"
+		host = "[" + host + "]"
 	}
 	if g.target.port != map[string]uint16{"http": 80, "https": 443}[scheme] {
-		pr.Out.Host = g.target.String()
+		host = g.target.String()
 	}
-	pr.Out.Trailer = nil
+	return host
 }
 
 // checkUpgrade allows a connection with opened TLS to become a WebSocket, and nothing else. An upgrade to HTTP/2 would

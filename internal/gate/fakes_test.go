@@ -205,6 +205,17 @@ const fetching = `
       - {name: plain, env: PLAIN}
       - {name: token, env: TOKEN, inject: {to: ["api.example:443"], headers: [Authorization], query: [key]}}
     inputSchema: {type: object, properties: {url: {type: string, format: url}}, required: [url]}
+  - name: sign
+    description: ask an account
+    backend: {type: subprocess, command: fetch, args: [account]}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    isolation: jail
+    sandboxProfile: {network: {egress: ["*.api.example:443"]}}
+    credentials:
+      - {name: keys, env: KEYS, file: true, inject: {to: ["*.api.example:443"], sign: aws}}
+    inputSchema: {type: object, properties: {}}
 `
 
 // promising are capabilities that declare their input and output.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"bailey"
+	"bailey/pack"
 )
 
 // injectPlaceholders replaces each value that only the edge of the cage may know with a placeholder. No variable, plan or receipt
@@ -14,6 +15,12 @@ import (
 func (c *callState) injectPlaceholders(wants []bailey.Want) error {
 	for _, w := range wants {
 		if w.Inject == nil {
+			continue
+		}
+		if w.Inject.Sign != "" {
+			if err := c.signOutside(w); err != nil {
+				return err
+			}
 			continue
 		}
 		i := slices.IndexFunc(c.lease.Env, func(pair string) bool { return strings.HasPrefix(pair, w.Env+"=") })
@@ -27,6 +34,21 @@ func (c *callState) injectPlaceholders(wants []bailey.Want) error {
 		c.lease.Env[i] = w.Env + "=" + w.Inject.Shown(in.Placeholder)
 		c.inject = append(c.inject, in)
 	}
+	return nil
+}
+
+// signOutside replaces a lent file of keys with one whose keys are placeholders.
+func (c *callState) signOutside(w bailey.Want) error {
+	i := slices.IndexFunc(c.lease.Files, func(f bailey.LentFile) bool { return f.Env == w.Env })
+	if i < 0 || c.job.Network == nil {
+		return bailey.Internal.Errorf("", "%s was not lent in a way that hides it from the tool", w.Name)
+	}
+	inject, shown, err := pack.SignOutside(w, c.lease.Files[i].Value)
+	if err != nil {
+		return err
+	}
+	c.inject = append(c.inject, inject...)
+	c.lease.Files[i].Value = shown
 	return nil
 }
 

@@ -65,6 +65,46 @@ func TestInjectedStaysOutside(t *testing.T) {
 	}
 }
 
+// TestKeysStayOutside checks that the tool gets a file of placeholders in place of keys that sign, and the Way gets the
+// keys. A file without keys must not be lent.
+func TestKeysStayOutside(t *testing.T) {
+	w, in := fetch(t)
+	in.Capability, in.Input = "t.sign", map[string]any{}
+	file := "[default]\naws_access_key_id = AKIDEXAMPLE\naws_secret_access_key = sesame\ncredential_process = /bin/x\n[dev]\naws_access_key_id = AKIDOTHER\naws_secret_access_key = sesame2\nregion = eu-west-1\n"
+	lend := func(text string) {
+		secret := bailey.NewSecret(text)
+		w.lease = bailey.Lease{IDs: []string{"l-1"}, Files: []bailey.LentFile{{Env: "KEYS", Value: secret}}}
+	}
+	lend(file)
+	var shown string
+	w.run = func(l bailey.Lent, _ bailey.Streams) (bailey.Exit, error) {
+		shown = l.Files[0].Value.Reveal()
+		return bailey.Exit{}, nil
+	}
+	if res := w.gate().Do(t.Context(), in); res.Err != nil || !w.happened("learn") {
+		t.Fatal(res.Err, w.did)
+	}
+	if len(w.way.inject) != 2 {
+		t.Fatalf("%d injections", len(w.way.inject))
+	}
+	for i, secret := range []string{"sesame", "sesame2"} {
+		in := w.way.inject[i]
+		if in.Sign != bailey.SignAWS || !strings.Contains(in.Value.Reveal(), " "+secret+"\n") || !slices.Equal(in.To, []string{"*.api.example:443"}) ||
+			!strings.Contains(shown, "aws_access_key_id = "+in.Placeholder+"\n") {
+			t.Errorf("%+v, the tool has %s", in, shown)
+		}
+	}
+	if strings.Contains(shown, "sesame") || strings.Contains(shown, "AKID") || strings.Contains(shown, "credential_process") || !strings.Contains(shown, "[dev]") ||
+		!strings.Contains(shown, "region = eu-west-1") {
+		t.Errorf("the tool has %s", shown)
+	}
+	w.did, w.intents, w.outcomes, w.way.inject = nil, nil, nil, nil
+	lend("[default]\ncredential_process = /bin/x\n")
+	if res := w.gate().Do(t.Context(), in); !errors.Is(res.Err, bailey.Invalid) || res.Executed || bailey.HintOf(res.Err) == "" {
+		t.Errorf("a file without keys: %v", res.Err)
+	}
+}
+
 // TestNothingRunsWithoutItsWay checks that a call does not run if its credential cannot be withheld from the tool, or
 // if its Way cannot be opened.
 func TestNothingRunsWithoutItsWay(t *testing.T) {

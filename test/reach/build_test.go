@@ -131,7 +131,7 @@ func (s *site) callAt(id bailey.CapabilityID, name, dir string, input map[string
 	if m.Loopback() {
 		job.Network = &bailey.Network{}
 	}
-	inject, _ := lends(m, clean, s.secrets)
+	inject, _ := lends(s.t, m, clean, s.secrets)
 	return s.runBy(wrap.NewWorks(s.cages, filepath.Join(s.home, "caches"), func(bailey.SessionID) bool { return false }), job, false, all, inject)
 }
 

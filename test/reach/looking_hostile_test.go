@@ -4,6 +4,7 @@ package reach
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"bailey"
 	"bailey/internal/ktest"
+	"bailey/internal/sigv4"
+	"bailey/pack"
 )
 
 // outside runs a tool without a cage, to show that an attack works.
@@ -87,12 +91,21 @@ func TestAwsCredentialsRunNothing(t *testing.T) {
 	if _, err := os.Stat(marker); err != nil {
 		t.Fatalf("not live: plain aws does not run the program:\n%s", out)
 	}
-	config = `[default]
-credential_process = /usr/bin/printf '{"Version":1,"AccessKeyId":"AKIDRAN","SecretAccessKey":"x"}'
-`
-	r := w.look("aws.caller-identity", map[string]any{"region": "eu-west-1"}, map[string]string{"aws-credentials": config})
-	if r.exit.Code == 0 || len(s.requests()) != 0 {
-		t.Errorf("exit %d, asked %v\n%s", r.exit.Code, s.requests(), r)
+	if err := os.Remove(marker); err != nil {
+		t.Fatal(err)
+	}
+	lent := map[string]string{"aws-credentials": config + "aws_access_key_id = AKIDEXAMPLE\naws_secret_access_key = the-secret-key\n"}
+	w.look("aws.caller-identity", map[string]any{"region": "eu-west-1"}, lent)
+	if _, err := os.Stat(marker); err == nil {
+		t.Error("the program ran")
+	}
+	all := s.requests()
+	if len(all) == 0 || signatureFault(all[0], sigv4.Credentials{ID: "AKIDEXAMPLE", Secret: "the-secret-key"}) != "" {
+		t.Errorf("asked %v", all)
+	}
+	want := bailey.Want{Name: "aws-credentials", Inject: &bailey.InjectWant{Sign: bailey.SignAWS}}
+	if _, _, err := pack.SignOutside(want, bailey.NewSecret(config)); !errors.Is(err, bailey.Invalid) || bailey.HintOf(err) == "" {
+		t.Errorf("a file without keys: %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@
 package reach
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
@@ -16,9 +17,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"bailey"
 	"bailey/internal/ktest"
+	"bailey/internal/sigv4"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -142,7 +145,7 @@ func (w *world) look(id bailey.CapabilityID, input map[string]any, secrets map[s
 		}
 		to = append(to, e)
 	}
-	inject, files := lends(m, clean, secrets)
+	inject, files := lends(w.t, m, clean, secrets)
 	if len(to) == 0 {
 		return w.alone(job, files)
 	}
@@ -150,11 +153,22 @@ func (w *world) look(id bailey.CapabilityID, input map[string]any, secrets map[s
 }
 
 // lends returns the credentials that a capability requests, in the form in which the gate lends them.
-func lends(m *pack.Capability, input map[string]any, secrets map[string]string) (inject []injected, files []bailey.LentFile) {
+func lends(t *testing.T, m *pack.Capability, input map[string]any, secrets map[string]string) (inject []injected, files []bailey.LentFile) {
 	for _, want := range m.WantsFor(input) {
 		value := bailey.NewSecret(secrets[want.Name])
 		if want.Inject == nil {
 			files = append(files, bailey.LentFile{Env: want.Env, Value: value})
+			continue
+		}
+		if want.Inject.Sign != "" {
+			all, shown, err := pack.SignOutside(want, value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, in := range all {
+				inject = append(inject, injected{Injection: in})
+			}
+			files = append(files, bailey.LentFile{Env: want.Env, Value: shown})
 			continue
 		}
 		in := bailey.Injection{Name: want.Env, Placeholder: bailey.NewPlaceholder(), Value: value, To: want.Inject.To, Headers: want.Inject.Headers, Paths: want.Inject.Paths}
@@ -351,6 +365,32 @@ func TestGhLooks(t *testing.T) {
 	}
 }
 
+// signatureFault verifies the signature of a request as AWS does.
+func signatureFault(r asked, keys sigv4.Credentials) string {
+	made, ok := sigv4.ParseAuthorization(r.header.Get("Authorization"))
+	at, err := time.Parse("20060102T150405Z", r.header.Get("X-Amz-Date"))
+	switch {
+	case !ok || made.ID != keys.ID || r.header.Get("X-Amz-Security-Token") != keys.Session:
+		return "it is not signed with these keys"
+	case err != nil || time.Since(at).Abs() > 5*time.Minute || made.Day != at.Format("20060102"):
+		return "it is not of now"
+	case strings.Contains(fmt.Sprint(r.header), "placeholder"):
+		return "it has a placeholder"
+	}
+	method, address, _ := strings.Cut(r.what, " ")
+	req, err := http.NewRequest(method, "https://"+address, nil)
+	if err != nil {
+		return err.Error()
+	}
+	req.Header = r.header.Clone()
+	hash := cmp.Or(r.header.Get("X-Amz-Content-Sha256"), sigv4.HashBody([]byte(r.body)))
+	made.Again(req, keys, hash, at)
+	if req.Header.Get("Authorization") != r.header.Get("Authorization") {
+		return "the signature is another than " + req.Header.Get("Authorization")
+	}
+	return ""
+}
+
 func TestAwsLooks(t *testing.T) {
 	ktest.Long(t)
 	w := newWorld(t)
@@ -369,8 +409,8 @@ func TestAwsLooks(t *testing.T) {
 	w.look("aws.read", map[string]any{"service": "ec2", "operation": "describe-instances", "profile": "dev",
 		"args": `["--filters", "Name=tag:a,Values=b", "--query=Reservations[].Instances[].InstanceId", "--output=text"]`}, lent).says(t, "i-1")
 	for _, r := range s.requests() {
-		if auth := r.header.Get("Authorization"); !strings.HasPrefix(auth, "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/") || r.header.Get("X-Amz-Security-Token") != "the-session" {
-			t.Errorf("%s with %q", r.what, auth)
+		if fault := signatureFault(r, sigv4.Credentials{ID: "AKIDEXAMPLE", Secret: "the-secret-key", Session: "the-session"}); fault != "" {
+			t.Errorf("%s: %s\n%v", r.what, fault, r.header)
 		}
 	}
 	if n := len(s.requests()); n != 5 {

@@ -194,6 +194,9 @@ func (w *world) runBy(runner bailey.Runner, job bailey.Job, bare bool, all []bai
 	job.Network = n
 	lent := bailey.Lent{Way: way, Files: files}
 	for _, in := range inject {
+		if in.Sign != "" { // it is in a file
+			continue
+		}
 		if !slices.Contains(job.EnvNames, in.Name) {
 			job.EnvNames = append(job.EnvNames, in.Name)
 		}
