@@ -53,7 +53,8 @@ func (c Client) Scope(ctx context.Context, wants []bailey.Want) ([]bailey.LeaseS
 		if s.Name != wants[i].Name || s.Env != wants[i].Env || s.TTL < 1 || s.TTL > int64(maxTTL/time.Second) {
 			return nil, malformedError(nil)
 		}
-		list = append(list, bailey.LeaseScope{Name: s.Name, Env: s.Env, Adapter: s.Adapter, Scope: s.Scope, TTL: time.Duration(s.TTL) * time.Second, Approval: s.Approval})
+		list = append(list, bailey.LeaseScope{Name: s.Name, Env: s.Env, Adapter: s.Adapter, Scope: s.Scope,
+			TTL: time.Duration(s.TTL) * time.Second, Approval: s.Approval})
 	}
 	return list, nil
 }
@@ -159,6 +160,19 @@ func (c Client) Hello(ctx context.Context) (h Hello, err error) {
 func (c Client) Apply(ctx context.Context, digest string) error {
 	_, err := c.requestOnce(ctx, nil, askApply, brokerRequest{Digest: digest}, &struct{}{})
 	return err
+}
+
+// Revoke ends the open loans that contain one of the named leases, or all if none is named, and returns their number.
+// The
+// broker does this only for its own user.
+func (c Client) Revoke(ctx context.Context, leases []string) (int, error) {
+	a := brokerRequest{}
+	for _, name := range leases {
+		a.Wants = append(a.Wants, want{Name: name})
+	}
+	var out revoked
+	_, err := c.requestOnce(ctx, nil, askRevoke, a, &out)
+	return out.Loans, err
 }
 
 // dialBroker connects. The connection closes when ctx ends or done is called.

@@ -11,6 +11,7 @@
 //	l  {"version":1,"receipt","capability","wants","text","signatures"}   lend
 //	r  {"version":1,"ids":[…]}                                the loan is over
 //	a  {"version":1,"digest":"…"}                             use the table with this digest (server's uid only)
+//	e  {"version":1,"wants":[{"name"}]}                       end open loans with these leases, or all (server's uid only)
 //	m  {"version":1}                                          make a key that signs for a log
 //	k  {"version":1,"key":"…"}                                whether my key exists; without key, all my keys
 //	g  {"version":1,"key","text"}                             sign the text of a log with this key

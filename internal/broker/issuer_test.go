@@ -336,3 +336,88 @@ func TestTornHandle(t *testing.T) {
 		t.Error("not revoked")
 	}
 }
+
+// TestRevoke checks that the broker's user can end the open loans with a lease, whose credentials the issuer then refuses,
+// and that other loans stay.
+func TestRevoke(t *testing.T) {
+	h, f := withIssuer(t, issuerCases()["github"])
+	first, second := h.lend(loanOf("", nil, "free")), h.lend(loanOf("", nil, "free", "other"))
+	third := h.lend(loanOf("", nil, "other"))
+	tokens := []string{tokenIn(t, f, first.Secrets[0].Reveal()), tokenIn(t, f, second.Secrets[0].Reveal())}
+	if n, err := h.client.Revoke(t.Context(), []string{"nothing"}); err != nil || n != 0 {
+		t.Error(n, err)
+	}
+	if n, err := h.client.Revoke(t.Context(), []string{"free"}); err != nil || n != 2 {
+		t.Error(n, err)
+	}
+	for range 1000 {
+		if hello, err := h.client.Hello(t.Context()); err != nil || hello.Open == 1 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if hello, err := h.client.Hello(t.Context()); err != nil || hello.Open != 1 || f.isValid(tokens[0]) || f.isValid(tokens[1]) {
+		t.Errorf("%+v, %v; valid: %v %v", hello, err, f.isValid(tokens[0]), f.isValid(tokens[1]))
+	}
+	if n, err := h.client.Revoke(t.Context(), nil); err != nil || n != 1 {
+		t.Error(n, err)
+	}
+	first.Return()
+	second.Return()
+	third.Return()
+	h.end()
+	if j := h.journal(); strings.Count(j, `"why":"the operator revoked it"`) != 4 {
+		t.Errorf("%s", j)
+	}
+}
+
+// TestAddEntry checks that an entry is added to a table of any layout, that the rest of the file stays, and that what is
+// not one valid entry is refused.
+func TestAddEntry(t *testing.T) {
+	a := Addition{Lease: "new", Adapter: "vault", Keys: [][2]string{{"server", "https://vault.example"}, {"token", "t"}, {"path", "secret/data/a"}},
+		Scope: `read "a"`, TTL: "5m", Approval: "none"}
+	for name, old := range map[string]string{
+		"none": "", "empty": "leases:\n", "without leases": "admitted: [1]", "a comment": "# of mine\nleases: # all\n  a: {env: A, approval: none}\n",
+		"leases first": "leases:\n  a: {env: A, approval: none}\nadmitted: [1]\n", "blocks": "leases:\n  a:\n    env: A\n    approval: none",
+	} {
+		dir := t.TempDir()
+		if name != "none" {
+			putPrivate(t, dir, TableName, old)
+		}
+		text, table, err := AddEntry(dir, a)
+		if err != nil || table.Leases["new"].Scope != `read "a"` || table.Leases["new"].TTL != 5*time.Minute {
+			t.Errorf("%s: %v\n%s", name, err, text)
+			continue
+		}
+		for line := range strings.Lines(old) {
+			if !strings.Contains(string(text), strings.TrimSuffix(line, "\n")) {
+				t.Errorf("%s: %q is gone:\n%s", name, line, text)
+			}
+		}
+		if err := WriteTable(dir, text); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := (&Server{Config: Config{Dir: dir, Adapters: Adapters()}}).ReadTable(); err != nil || len(again.Leases) != len(table.Leases) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, _, err := AddEntry(dir, a); !errors.Is(err, bailey.Conflict) {
+			t.Errorf("%s, twice: %v", name, err)
+		}
+	}
+	dir := t.TempDir()
+	for name, change := range map[string]func(*Addition){
+		"a bad name":   func(a *Addition) { a.Lease = "x: {}\n  y" },
+		"two lines":    func(a *Addition) { a.Keys[1][1] = "t\n  evil: {env: PATH, approval: none}" },
+		"a comment":    func(a *Addition) { a.Keys[1][1] = "t} # " },
+		"one entry of": func(a *Addition) { a.Keys[1][1] = "t}, approval: none}, other: {env: {A" },
+		"no path":      func(a *Addition) { a.Keys = a.Keys[:2] },
+		"no approval":  func(a *Addition) { a.Approval = "soon" },
+	} {
+		b := a
+		b.Keys = [][2]string{a.Keys[0], a.Keys[1], a.Keys[2]}
+		change(&b)
+		if text, _, err := AddEntry(dir, b); !errors.Is(err, bailey.Invalid) || bailey.HintOf(err) == "" {
+			t.Errorf("%s: %v\n%s", name, err, text)
+		}
+	}
+}

@@ -77,6 +77,7 @@ func (l *clientConn) lendValues(a brokerRequest) (any, [][]byte, error) {
 		e.Leases = append(e.Leases, p.entry)
 	}
 	l.out = made // from here on, every exit ends the loan
+	l.s.loans.Store(l, made)
 	if err := l.s.journal.appendEvent(e, true); err != nil {
 		clearValues(values)
 		return nil, nil, err
@@ -177,6 +178,7 @@ func (l *clientConn) endLoan(why string) {
 	}
 	parts := l.out.parts
 	l.out = nil
+	l.s.loans.Delete(l)
 	for _, p := range parts {
 		l.s.endLease(p, why)
 	}
@@ -206,6 +208,29 @@ func (s *Server) revokeLease(p mintedLease) error {
 		err = errors.Join(err, os.Remove(s.issuedFile(p.ID)))
 	}
 	return err
+}
+
+// revokeLoans ends the open loans that contain one of the named leases, or all if none is named. The credentials are
+// revoked as at the end of a call; the calls continue without them.
+func (l *clientConn) revokeLoans(a brokerRequest) (out revoked, err error) {
+	if l.UID != os.Geteuid() {
+		return out, deniedError("run bailey-broker revoke as the broker's own user",
+			"uid %d may not end the loans of others",
+			l.UID)
+	}
+	named := func(p mintedLease) bool {
+		return len(a.Wants) == 0 || slices.ContainsFunc(a.Wants, func(w want) bool { return w.Name == p.Name })
+	}
+	l.s.loans.Range(func(conn, lent any) bool {
+		if slices.ContainsFunc(lent.(*loan).parts, named) {
+			out.Loans++
+			c := conn.(*clientConn)
+			c.revoked.Store(true)
+			c.Close()
+		}
+		return true
+	})
+	return out, nil
 }
 
 // endLeft ends the loans that an earlier broker process left open, and revokes what it could not revoke or not record.

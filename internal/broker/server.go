@@ -46,6 +46,7 @@ type Server struct {
 	table   atomic.Pointer[Table] // nil until an applied table was read
 	applies sync.Mutex            // one at a time
 	live    atomic.Int64          // connections
+	loans   sync.Map              // *clientConn with an open loan: its *loan
 	signs   sync.Mutex            // held from the check of a key's last signature until the line of the next one is written
 }
 
@@ -250,6 +251,8 @@ type clientConn struct {
 	s   *Server
 	ctx context.Context
 	out *loan // nil if it has no loan
+
+	revoked atomic.Bool // the operator ended the loan
 }
 
 // serveConn answers one client, and ends its loan when the connection ends.
@@ -272,8 +275,11 @@ func (s *Server) serveConn(ctx context.Context, c *peer.Conn) {
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				why = "it timed out"
 			}
-			if ctx.Err() != nil {
+			switch {
+			case ctx.Err() != nil:
 				why = "the broker stopped"
+			case l.revoked.Load():
+				why = "the operator revoked it"
 			}
 			return
 		}
@@ -351,6 +357,9 @@ func (l *clientConn) handleMessage(kind byte, payload []byte) (out any, values [
 		return struct{}{}, nil, l.returnLoan(a)
 	case askApply:
 		return struct{}{}, nil, l.applyTable(a)
+	case askRevoke:
+		out, err = l.revokeLoans(a)
+		return out, nil, err
 	case askMake:
 		out, err = l.makeKey()
 		return out, nil, err

@@ -36,6 +36,7 @@ const (
 	askSign    = 'g'
 	askCertify = 'c'
 	askTrusted = 't'
+	askRevoke  = 'e'
 	answerOK   = 'o'
 	answerErr  = 'x'
 	aValue     = 'v'
@@ -74,6 +75,11 @@ type scope struct {
 
 type scopes struct {
 	Scopes []scope `json:"scopes"`
+}
+
+// revoked is the answer to a revocation.
+type revoked struct {
+	Loans int `json:"loans"` // that were open
 }
 
 // loanAnswer describes the values in the frames that follow.

@@ -68,7 +68,7 @@ func (p *program) proposeTable(old string, lines []string, t *broker.Table, use 
 			words = os.Stderr
 		}
 		fmt.Fprint(words, diffLines(lines, now))
-		if err := p.askConfirmation(); err != nil {
+		if err := p.askConfirmation("Use this table?"); err != nil {
 			return err
 		}
 		if err := use(t.Digest); err != nil {
@@ -106,16 +106,16 @@ func diffLines(old, now []string) string {
 }
 
 // askConfirmation asks a person. Every answer except yes means no.
-func (p *program) askConfirmation() error {
+func (p *program) askConfirmation(question string) error {
 	if p.yes {
 		return nil
 	}
 	no := bailey.Denied.New("nothing was changed", "answer yes, or use --yes")
 	if info, err := p.stdin.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		no.Message = "apply asks for confirmation, but there is no terminal"
+		no.Message = "this asks for confirmation, but there is no terminal"
 		return no
 	}
-	fmt.Fprint(p.stderr, "Use this table? [y/N] ")
+	fmt.Fprint(p.stderr, question+" [y/N] ")
 	line, err := bufio.NewReader(p.stdin).ReadString('\n')
 	if word := strings.ToLower(strings.TrimSpace(line)); err != nil || word != "y" && word != "yes" {
 		return no

@@ -328,3 +328,49 @@ func TestLeasesAreTried(t *testing.T) {
 		t.Errorf("%v, %v", texts, err)
 	}
 }
+
+// TestLeaseIsAdded checks that a lease is tried before it is written, that nothing is written if it fails or no person
+// agrees, and that open loans can be revoked.
+func TestLeaseIsAdded(t *testing.T) {
+	dir := place(t, free)
+	before, err := os.ReadFile(filepath.Join(dir, broker.TableName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := []string{"repo", "github", "server=https://127.0.0.1:1", "app=Iv1.x", "key=app.pem", "installation=1", "repositories=[web]", "permissions={contents: read}"}
+	add := func(code int, flags ...string) string {
+		return must(t, code, append(append([]string{"add", "--dir", dir}, flags...), app...)...)
+	}
+	for says, flags := range map[string][]string{"needs --approval": {"--yes"}, "nothing was written": {"--yes", "--approval", "none"},
+		"nothing was changed": {"--untested", "--approval", "none"}} {
+		code := 1
+		if says == "needs --approval" {
+			code = 2
+		}
+		if out := add(code, flags...); !strings.Contains(out, says) {
+			t.Errorf("%v: %s", flags, out)
+		}
+	}
+	for _, bad := range [][]string{{"add", "--dir", dir}, {"add", "--dir", dir, "x", "cloud"}, {"add", "--dir", dir, "--approval", "none", "x", "github", "app"}, {"revoke", "--dir", dir}} {
+		must(t, 2, bad...)
+	}
+	if now, err := os.ReadFile(filepath.Join(dir, broker.TableName)); err != nil || !bytes.Equal(before, now) {
+		t.Errorf("the file changed: %s, %v", now, err)
+	}
+	add(0, "--yes", "--untested", "--approval", "none", "--scope", "read web")
+	if out := must(t, 0, "apply", "--dir", dir, "--yes"); !strings.Contains(out, "+ lease repo: github contents:read in web, for read web") {
+		t.Error(out)
+	}
+	if out := must(t, 127, "revoke", "--dir", dir, "--all"); !strings.Contains(out, "→") {
+		t.Error(out)
+	}
+	serve(t, dir, nil)
+	lease, err := client(dir).Lend(t.Context(), bailey.Loan{Receipt: bailey.NewReceiptID(), Capability: "git.push", Wants: []bailey.Want{{Name: "free", Env: "FREE"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lease.Return()
+	if out := must(t, 0, "revoke", "--dir", dir, "free"); !strings.Contains(out, "open loans ended: 1") {
+		t.Error(out)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"syscall"
 
 	"bailey"
@@ -29,6 +30,10 @@ const usage = `bailey-broker lends credentials to gateways, each to one call, by
   bailey-broker serve   [--dir DIR] [--socket PATH]   serve until SIGTERM
   bailey-broker apply   [--dir DIR] [--yes]           show how broker.yaml differs from what is in use, and use it
   bailey-broker status  [--dir DIR] [--json]          show the broker of DIR and its open loans
+  bailey-broker list    the same as status
+  bailey-broker add     [--dir DIR] [--yes] [--json] [--scope TEXT] [--ttl TIME] [--approval YAML] [--untested]
+                        LEASE ADAPTER [KEY=VALUE…]    try a new lease, ask, and write it into broker.yaml
+  bailey-broker revoke  [--dir DIR] [--json] --all | LEASE…  end open loans now
   bailey-broker test    [--dir DIR] [--json] [LEASE…] ask the source of each lease for a value, and revoke it at once
   bailey-broker setup   [--dir DIR] [--json] [LEASE…] print what each issuer must allow: policies, roles, permissions
   bailey-broker --version
@@ -46,11 +51,15 @@ const (
 
 // program is one run of the command.
 type program struct {
-	dir, socket    string
-	yes, json      bool
-	leases         []string // that test and setup are about; default: all
-	stdin          *os.File
-	stdout, stderr io.Writer
+	dir, socket string
+	yes, json   bool
+	leases      []string // arguments: the leases that a command is about
+
+	scope, ttl, approval string // add
+	untested             bool   // add
+	all                  bool   // revoke
+	stdin                *os.File
+	stdout, stderr       io.Writer
 }
 
 // Main runs the program with the arguments of the process, and exits.
@@ -79,7 +88,8 @@ func (p *program) main(args []string) int {
 
 func (p *program) runCommand(args []string) error {
 	verbs := map[string]func(context.Context) error{"serve": p.serveBroker, "apply": p.applyTable,
-		"status": p.printStatus, "test": p.testLeases, "setup": p.printSetup}
+		"status": p.printStatus, "test": p.testLeases, "setup": p.printSetup, "list": p.printStatus,
+		"add": p.addLease, "revoke": p.revokeLoans}
 	if len(args) == 0 {
 		args = []string{"help"}
 	}
@@ -113,8 +123,18 @@ func (p *program) parseFlags(verb string, args []string) error {
 	case "apply":
 		f.BoolVar(&p.yes, "yes", false, "")
 		f.BoolVar(&p.json, "json", false, "")
-	case "status", "test", "setup":
+	case "status", "list", "test", "setup":
 		f.BoolVar(&p.json, "json", false, "")
+	case "revoke":
+		f.BoolVar(&p.json, "json", false, "")
+		f.BoolVar(&p.all, "all", false, "")
+	case "add":
+		f.BoolVar(&p.json, "json", false, "")
+		f.BoolVar(&p.yes, "yes", false, "")
+		f.BoolVar(&p.untested, "untested", false, "")
+		f.StringVar(&p.scope, "scope", "", "")
+		f.StringVar(&p.ttl, "ttl", "", "")
+		f.StringVar(&p.approval, "approval", "", "")
 	}
 	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(p.stdout, usage)
@@ -122,7 +142,7 @@ func (p *program) parseFlags(verb string, args []string) error {
 	} else if err != nil {
 		return usageFault(err.Error())
 	}
-	if verb == "test" || verb == "setup" {
+	if slices.Contains([]string{"test", "setup", "add", "revoke"}, verb) {
 		p.leases = f.Args()
 	} else if f.NArg() > 0 {
 		return usageFault(fmt.Sprintf("%s takes no argument %.40q", verb, f.Arg(0)))
