@@ -23,7 +23,7 @@ const (
 )
 
 // Rule is the grammar of one command. It is plain data, so that an operator can add commands. An option, a subcommand
-// or an operand that the rule does not name is refused. The built-in rules are in rules.txt.
+// or an operand that the rule does not name is refused. The built-in rules are in the directory rules.
 type Rule struct {
 	Name  string // without a directory
 	Dir   string // directory of the program; "" means /usr/bin
