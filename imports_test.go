@@ -59,7 +59,7 @@ var layers = []struct {
 		"internal/jail/inside":   {},
 		"internal/remote":        {ours: []string{"."}, outside: []string{"golang.org/x/crypto/ssh"}},
 		"internal/source":        {ours: []string{".", "internal/readonly", "internal/readonlyshell", "internal/remote", "internal/safefile", "internal/sshca", "internal/strictjson"}, outside: []string{"golang.org/x/crypto/ssh"}},
-		"internal/readonlyshell": {ours: []string{".", "internal/jail", "internal/readonly"}, outside: []string{"golang.org/x/sys"}},
+		"internal/readonlyshell": {ours: []string{".", "internal/jail", "internal/readonly", "internal/safefile"}, outside: []string{"golang.org/x/sys"}},
 		"internal/egress":        {ours: []string{"."}, outside: []string{"golang.org/x/crypto/cryptobyte"}},
 		"internal/socketproxy":   {ours: []string{"."}},
 		"internal/sshca":         {ours: []string{"."}, outside: []string{"golang.org/x/crypto/ssh"}},
