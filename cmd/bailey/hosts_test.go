@@ -24,10 +24,18 @@ bailey receipts list
 for i in $(seq 600); do [ "$(count)" != 0 ] || break; sleep 0.1; done
 [ "$(count)" = 0 ] && echo no process`
 
+// ownCommands adds a command of the operator to a prepared host, and looks for its mark in the ledger.
+const ownCommands = `umask 077
+echo '{"commands":[{"program":"/usr/local/bin/appctl","stops":"purge","subcommands":["status"]}]}' >"$HOME/.bailey/source-commands.json"
+BAILEY_OPERATOR=1 bailey source prepare web1 --yes
+bailey source run web1 'appctl status'
+grep -ho '"own-commands"' "$HOME"/.bailey/ledger/*.jsonl`
+
 // TestHostsGuide follows docs/hosts.md with a real host.
 func TestHostsGuide(t *testing.T) {
 	ktest.Long(t)
 	h := sshhost.Start(t, "web1")
+	h.Put(t, "/usr/local/bin/appctl", []byte("#!/bin/sh\necho app \"$@\"\n"), 0o755)
 	u := newcomer(t)
 	var home, bin string
 	for _, pair := range u.env {
@@ -59,6 +67,8 @@ func TestHostsGuide(t *testing.T) {
 		{words: "bailey source doctor web1 --json", prints: []string{`…"landlock_abi":…`}},
 		{words: "bailey source read web1 /etc/hostname --json", prints: []string{`…"ok":true…`}},
 		{words: "bailey source run --json web1 id", prints: []string{`…"ok":true…`}},
+		{words: ownCommands, prints: []string{"2 of 7: add the commands of your own in /etc/bailey-readonly/commands.json: /usr/local/bin/appctl", "app status", "…own-commands…"}},
+		{words: "bailey source run web1 'appctl purge'", exit: 1, prints: []string{"…the subcommand…is not in the read-only set"}},
 		{words: "bailey source run env=test,web1 id -un", prints: []string{"== web1", "bailey-readonly"}},
 		{words: "bailey source run env=none id -un", exit: 1, prints: []string{"…no prepared host has the label…"}},
 		{words: "bailey source run web1,other id -un", exit: 126, prints: []string{"== web1", "bailey-readonly", "== other", "…is not a source host"}},
