@@ -4,10 +4,14 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"bailey"
 	"bailey/internal/ktest"
 	"bailey/internal/ktest/sshhost"
 )
@@ -30,6 +34,41 @@ echo '{"commands":[{"program":"/usr/local/bin/appctl","stops":"purge","subcomman
 BAILEY_OPERATOR=1 bailey source prepare web1 --yes
 bailey source run web1 'appctl status'
 grep -ho '"own-commands"' "$HOME"/.bailey/ledger/*.jsonl`
+
+// askOncePerSession reads a production host over MCP. The question lists the commands of the line, and its answer holds for
+// the session, also for another capability, and for no other session.
+func askOncePerSession(t *testing.T, u *user, program string) {
+	t.Helper()
+	connect := func() *mcp.ClientSession {
+		cmd := exec.Command(program, "serve")
+		cmd.Dir, cmd.Env = u.dir, u.env
+		s, err := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil).Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	look := func(s *mcp.ClientSession, want bailey.Status, tool string, args map[string]any) outcome {
+		args["host"] = "web1"
+		o, err := callTool(t.Context(), s, tool, args, 0)
+		if err != nil || o.Status != want {
+			t.Fatalf("%s: %+v %v, want %s", tool, o, err, want)
+		}
+		return o
+	}
+	first, run := connect(), map[string]any{"command": "ps aux | grep -c 'ss h'; appctl status"}
+	o := look(first, bailey.Pending, "source_run", run)
+	u.follow(t, step{words: "bailey approvals show " + o.ApprovalID, prints: []string{"holds     until the session ends: for every call about which only prod-hosts-ask asks",
+		"commands", "…/usr/bin/ps aux", "…/usr/bin/grep -c 'ss h'", "…/usr/local/bin/appctl status   (added by the operator)"}})
+	u.follow(t, step{words: "BAILEY_OPERATOR=1 bailey approve " + o.ApprovalID + " --yes"})
+	look(first, bailey.OK, "source_run", run)
+	look(first, bailey.OK, "source_run", map[string]any{"command": "uptime"})
+	look(first, bailey.OK, "source_read_file", map[string]any{"path": "/etc/hostname"})
+	look(connect(), bailey.Pending, "source_run", map[string]any{"command": "uptime"})
+	u.follow(t, step{words: "BAILEY_OPERATOR=1 bailey source add web1 --label env=test --yes"})
+	look(first, bailey.OK, "source_run", map[string]any{"command": "uptime"})
+}
 
 // TestHostsGuide follows docs/hosts.md with a real host.
 func TestHostsGuide(t *testing.T) {
@@ -75,6 +114,12 @@ func TestHostsGuide(t *testing.T) {
 		{words: "bailey run source.request -i host=web1 -i command='for i in 1 2; do date; done' -i reason=test", exit: 2,
 			prints: []string{"…a person must approve this line…"}},
 		{words: killedWithin, prints: []string{"one process", "…source.run…interrupted…", "no process"}},
+		{words: "BAILEY_OPERATOR=1 bailey source add web1 --label env=prod --yes"},
+	} {
+		u.follow(t, s)
+	}
+	askOncePerSession(t, u, filepath.Join(bin, "bailey"))
+	for _, s := range []step{
 		{words: "go install ./cmd/bailey-bench"},
 		{words: "bailey bench source --host web1 -n 5 --json", prints: []string{`…"name":"exec","n":5,…"name":"connect","n":5,…`}},
 		{words: "BAILEY_OPERATOR=1 bailey source unprepare web1 --yes --json", prints: []string{`…"name":"web1"…`}},

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -107,6 +108,7 @@ type hostRun struct {
 	line    string
 	request readonlyshell.Request
 	cage    bailey.Cage
+	parsed  []readonly.Command
 }
 
 // ownMark marks runs with a command that the operator added, among the layers of the receipt.
@@ -155,7 +157,36 @@ func newHostRun(r *Runner, h Host, v readonly.Verdict, request readonlyshell.Req
 	if h.LandlockABI == 0 {
 		cage.Absent = []string{"landlock"}
 	}
-	return &hostRun{runner: r, host: h, line: v.Text, request: request, cage: cage}
+	return &hostRun{runner: r, host: h, line: v.Text, request: request, cage: cage, parsed: v.Commands}
+}
+
+// Describe lists the commands of the line, one a line with its arguments. A command that another one runs is indented. An
+// approved line is not parsed, so there is no list.
+func (r *hostRun) Describe() (check []string, text string) {
+	var b strings.Builder
+	for _, c := range r.parsed {
+		words := []string{cmp.Or(c.Path, c.Name)}
+		for _, a := range c.Args {
+			words = append(words, quoteShown(a))
+		}
+		if c.Inside != "" {
+			b.WriteString("  ") // the arguments of the command before contain it too
+		}
+		b.WriteString(strings.Join(words, " "))
+		if c.Added {
+			b.WriteString("   (added by the operator)")
+		}
+		b.WriteByte('\n')
+	}
+	return []string{"bailey", "source", "check", r.line}, b.String()
+}
+
+// quoteShown quotes an argument if a person could read it as several, or as none.
+func quoteShown(arg string) string {
+	if arg != "" && !strings.ContainsFunc(arg, func(c rune) bool { return unicode.IsSpace(c) || strings.ContainsRune(`'"()`, c) }) {
+		return arg
+	}
+	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 }
 
 // Cage returns the layers on the host.
