@@ -141,6 +141,8 @@ type Rule struct {
 	Level Level         `json:"level,omitempty"` // minimum level of the answer
 	Count int           `json:"count,omitempty"`
 	TTL   time.Duration `json:"ttl,omitempty"` // nanoseconds
+	// Session means that an answer lets through every later call of the same session about which only such rules ask.
+	Session bool `json:"session,omitempty"`
 	// Digest is the SHA-256 of the meaning of the rule, in hex. A grant is not valid for another rule with the same ID.
 	Digest string `json:"digest,omitempty"`
 }
@@ -390,6 +392,14 @@ type Run interface {
 	CPU() time.Duration
 	// Warm returns the steps of the warm helper that may serve the run, or nil if no helper serves it.
 	Warm() []WarmStep
+}
+
+// DescribedRun is a [Run] that can tell a person what it would do, if no preview of the manifest does. The result must be
+// the same for each plan of the same job, because the question contains it.
+type DescribedRun interface {
+	Run
+	// Describe returns a command line with which a person can check the text, and the text, of several lines.
+	Describe() (check []string, text string)
 }
 
 // PlainRun is for embedding in a Run that does not measure its processor time and that no warm helper serves. A Run

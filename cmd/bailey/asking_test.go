@@ -99,7 +99,12 @@ type outcome struct {
 }
 
 func (y *elicited) date(ctx context.Context, patience time.Duration) (outcome, error) {
-	res, err := y.session.CallTool(ctx, &mcp.CallToolParams{Name: "system_date", Meta: mcp.Meta{bmcp.PatienceKey: patience.Milliseconds()}})
+	return callTool(ctx, y.session, "system_date", nil, patience)
+}
+
+// callTool makes a call over MCP.
+func callTool(ctx context.Context, s *mcp.ClientSession, name string, args map[string]any, patience time.Duration) (outcome, error) {
+	res, err := s.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: args, Meta: mcp.Meta{bmcp.PatienceKey: patience.Milliseconds()}})
 	if err != nil {
 		return outcome{}, err
 	}
@@ -174,6 +179,29 @@ func TestOthersCannotTakeItUp(t *testing.T) {
 		t.Errorf("a call of no session: %s", out)
 	}
 	y.wants(t.Context(), 0, bailey.OK)
+}
+
+// TestAskedOncePerSession checks that an answer to a rule with for=session holds for the session, and for no other one.
+func TestAskedOncePerSession(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
+	y := newAsking(t, older, "count=1,ttl=10m,for=session", "", nil)
+	o := y.wants(t.Context(), 0, bailey.Pending)
+	if text := y.must(y.program, "approvals", "show", o.ApprovalID); !strings.Contains(text, "holds     until the session ends: for every call about which only dates-ask asks") {
+		t.Errorf("the question does not say how long an approval lasts:\n%s", text)
+	}
+	y.must(y.program, "approve", o.ApprovalID, "--yes")
+	for range 3 {
+		y.wants(t.Context(), 0, bailey.OK)
+	}
+	if log := y.must("sh", "-c", "cat "+filepath.Join(y.home.Ledger(), "00000001.jsonl")); strings.Count(log, `"kind":"use"`) != 3 {
+		t.Errorf("not every use is recorded:\n%s", log)
+	}
+	y.session.Close()
+	y.connect("a client")
+	if o := y.wants(t.Context(), 0, bailey.Pending); o.ApprovalID == "" {
+		t.Errorf("%+v", o)
+	}
 }
 
 // yes grants the question.

@@ -4,10 +4,14 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"bailey"
 	"bailey/internal/ktest"
 	"bailey/internal/ktest/sshhost"
 )
@@ -24,10 +28,53 @@ bailey receipts list
 for i in $(seq 600); do [ "$(count)" != 0 ] || break; sleep 0.1; done
 [ "$(count)" = 0 ] && echo no process`
 
+// ownCommands adds a command of the operator to a prepared host, and looks for its mark in the ledger.
+const ownCommands = `umask 077
+echo '{"commands":[{"program":"/usr/local/bin/appctl","stops":"purge","subcommands":["status"]}]}' >"$HOME/.bailey/source-commands.json"
+BAILEY_OPERATOR=1 bailey source prepare web1 --yes
+bailey source run web1 'appctl status'
+grep -ho '"own-commands"' "$HOME"/.bailey/ledger/*.jsonl`
+
+// askOncePerSession reads a production host over MCP. The question lists the commands of the line, and its answer holds for
+// the session, also for another capability, and for no other session.
+func askOncePerSession(t *testing.T, u *user, program string) {
+	t.Helper()
+	connect := func() *mcp.ClientSession {
+		cmd := exec.Command(program, "serve")
+		cmd.Dir, cmd.Env = u.dir, u.env
+		s, err := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil).Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	look := func(s *mcp.ClientSession, want bailey.Status, tool string, args map[string]any) outcome {
+		args["host"] = "web1"
+		o, err := callTool(t.Context(), s, tool, args, 0)
+		if err != nil || o.Status != want {
+			t.Fatalf("%s: %+v %v, want %s", tool, o, err, want)
+		}
+		return o
+	}
+	first, run := connect(), map[string]any{"command": "ps aux | grep -c 'ss h'; appctl status"}
+	o := look(first, bailey.Pending, "source_run", run)
+	u.follow(t, step{words: "bailey approvals show " + o.ApprovalID, prints: []string{"holds     until the session ends: for every call about which only prod-hosts-ask asks",
+		"commands", "…/usr/bin/ps aux", "…/usr/bin/grep -c 'ss h'", "…/usr/local/bin/appctl status   (added by the operator)"}})
+	u.follow(t, step{words: "BAILEY_OPERATOR=1 bailey approve " + o.ApprovalID + " --yes"})
+	look(first, bailey.OK, "source_run", run)
+	look(first, bailey.OK, "source_run", map[string]any{"command": "uptime"})
+	look(first, bailey.OK, "source_read_file", map[string]any{"path": "/etc/hostname"})
+	look(connect(), bailey.Pending, "source_run", map[string]any{"command": "uptime"})
+	u.follow(t, step{words: "BAILEY_OPERATOR=1 bailey source add web1 --label env=test --yes"})
+	look(first, bailey.OK, "source_run", map[string]any{"command": "uptime"})
+}
+
 // TestHostsGuide follows docs/hosts.md with a real host.
 func TestHostsGuide(t *testing.T) {
 	ktest.Long(t)
 	h := sshhost.Start(t, "web1")
+	h.Put(t, "/usr/local/bin/appctl", []byte("#!/bin/sh\necho app \"$@\"\n"), 0o755)
 	u := newcomer(t)
 	var home, bin string
 	for _, pair := range u.env {
@@ -59,12 +106,20 @@ func TestHostsGuide(t *testing.T) {
 		{words: "bailey source doctor web1 --json", prints: []string{`…"landlock_abi":…`}},
 		{words: "bailey source read web1 /etc/hostname --json", prints: []string{`…"ok":true…`}},
 		{words: "bailey source run --json web1 id", prints: []string{`…"ok":true…`}},
+		{words: ownCommands, prints: []string{"2 of 7: add the commands of your own in /etc/bailey-readonly/commands.json: /usr/local/bin/appctl", "app status", "…own-commands…"}},
+		{words: "bailey source run web1 'appctl purge'", exit: 1, prints: []string{"…the subcommand…is not in the read-only set"}},
 		{words: "bailey source run env=test,web1 id -un", prints: []string{"== web1", "bailey-readonly"}},
 		{words: "bailey source run env=none id -un", exit: 1, prints: []string{"…no prepared host has the label…"}},
 		{words: "bailey source run web1,other id -un", exit: 126, prints: []string{"== web1", "bailey-readonly", "== other", "…is not a source host"}},
 		{words: "bailey run source.request -i host=web1 -i command='for i in 1 2; do date; done' -i reason=test", exit: 2,
 			prints: []string{"…a person must approve this line…"}},
 		{words: killedWithin, prints: []string{"one process", "…source.run…interrupted…", "no process"}},
+		{words: "BAILEY_OPERATOR=1 bailey source add web1 --label env=prod --yes"},
+	} {
+		u.follow(t, s)
+	}
+	askOncePerSession(t, u, filepath.Join(bin, "bailey"))
+	for _, s := range []step{
 		{words: "go install ./cmd/bailey-bench"},
 		{words: "bailey bench source --host web1 -n 5 --json", prints: []string{`…"name":"exec","n":5,…"name":"connect","n":5,…`}},
 		{words: "BAILEY_OPERATOR=1 bailey source unprepare web1 --yes --json", prints: []string{`…"name":"web1"…`}},

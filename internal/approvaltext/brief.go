@@ -47,10 +47,24 @@ func NewBrief(q bailey.Question) (b Brief) {
 		b.Places = append(b.Places, strings.TrimSpace(q.Resource.Kind+" "+q.Resource.Name))
 	}
 	b.Places = append(b.Places, q.Egress...)
+	b.addLasting(q)
 	b.addOutputs(q)
 	slices.Sort(b.Files)
 	b.Files = slices.Compact(b.Files)
 	return b
+}
+
+// addLasting says if an answer is for more than this call.
+func (b *Brief) addLasting(q bailey.Question) {
+	if q.Session == "" || len(q.Rules) == 0 || slices.ContainsFunc(q.Rules, func(r bailey.Rule) bool { return !r.Session }) {
+		return
+	}
+	names := make([]string, len(q.Rules))
+	for i, r := range q.Rules {
+		names[i] = string(r.ID)
+	}
+	b.Messages = append(b.Messages, Item{"holds",
+		"until the session ends: for every call about which only " + strings.Join(names, ", ") + " asks"})
 }
 
 // addOutputs adds the outputs of the preview. An output without a name is shown if a line of it is not one for programs: then
@@ -60,10 +74,10 @@ func (b *Brief) addOutputs(q bailey.Question) {
 	for i, text := range outputs {
 		title := fmt.Sprintf("part %d of %d", i+1, len(outputs))
 		switch {
-		case len(outputs) == 1:
-			title = "shows"
 		case len(titles) == len(outputs):
 			title = titles[i]
+		case len(outputs) == 1:
+			title = "shows"
 		}
 		b.Files = append(b.Files, namedFiles(text)...)
 		if m := currentBranch().FindStringSubmatch(text); title == "" && m != nil {
@@ -106,6 +120,7 @@ func sectionTitles() map[bailey.CapabilityID][]string {
 		"git.push-into":    pushed,
 		"git.push-replace": pushed,
 		"gh.push":          {"", "commits"},
+		"source.run":       {"commands"},
 	}
 }
 

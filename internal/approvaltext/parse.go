@@ -296,6 +296,11 @@ func (r *reader) readRules() (rules []bailey.Rule) {
 		rule.TTL = time.Duration(r.readInt()) * time.Second
 		r.expectWord("reason")
 		rule.Reason = r.readString()
+		if len(r.fields) > 0 {
+			r.expectWord("for")
+			r.expectWord("session")
+			rule.Session = true
+		}
 		rules = append(rules, rule)
 	})
 	return rules

@@ -35,7 +35,8 @@
 //	leases N, then N lines: lease "NAME" "ENV" "ADAPTER" "SCOPE" ttl SECONDS, followed, if the tool has a placeholder
 //	  for the credential, by: inject N "PLACE" … headers N "NAME" … query N "NAME" …
 //	egress N, then N lines: reaches "PLACE AND FLAGS"; this part is absent if the tool reaches nothing
-//	rules N, then N lines: rule "ID" "DIGEST" role "ROLE" level "LEVEL" count COUNT ttl SECONDS reason "REASON"
+//	rules N, then N lines: rule "ID" "DIGEST" role "ROLE" level "LEVEL" count COUNT ttl SECONDS reason "REASON", followed by:
+//	  for session, if an answer lets through every later call of the session about which only such rules ask
 //	nonce "32 HEXADECIMAL DIGITS"
 //	asked "TIME"
 //	expires "TIME"
@@ -241,9 +242,12 @@ func (w *writer) writeQuestion(q bailey.Question) {
 func (w *writer) writeRules(rules []bailey.Rule) {
 	w.writeList("rules", len(rules), func(i int) {
 		r := rules[i]
-		w.writeLine("rule", string(r.ID), r.Digest, keyword("role"), r.Role, keyword("level"), string(r.Level),
-			keyword("count"), int64(r.Count),
-			keyword("ttl"), int64(r.TTL/time.Second), keyword("reason"), r.Reason)
+		fields := []any{string(r.ID), r.Digest, keyword("role"), r.Role, keyword("level"), string(r.Level), keyword("count"),
+			int64(r.Count), keyword("ttl"), int64(r.TTL / time.Second), keyword("reason"), r.Reason}
+		if r.Session {
+			fields = append(fields, keyword("for"), keyword("session"))
+		}
+		w.writeLine("rule", fields...)
 	})
 }
 

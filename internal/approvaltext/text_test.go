@@ -42,6 +42,7 @@ func outward() bailey.Question {
 	q := full()
 	q.Leases[0].Inject = &bailey.InjectWant{To: []string{"a.example:443", "*.b.example:443"}, Headers: []string{"Authorization"}}
 	q.Egress = []string{"*.b.example:443", "a.example:443 private"}
+	q.Rules[0].Session = true
 	return q
 }
 
@@ -57,6 +58,7 @@ func ExampleText() {
 	// egress 2
 	// reaches "*.b.example:443"
 	// reaches "a.example:443 private"
+	// rule "main" "0d" role "sre" level "signed-touch" count 2 ttl 600 reason "push to \"main\"" for session
 }
 
 // The text of a question, byte for byte, with the key "key".
@@ -163,7 +165,8 @@ func TestParse(t *testing.T) {
 		!q.Expires.Equal(full().Expires) {
 		t.Errorf("%+v", q)
 	}
-	if q := readBack(t, text(outward(), nil)); !reflect.DeepEqual(q.Leases, outward().Leases) || !slices.Equal(q.Egress, outward().Egress) {
+	if q := readBack(t, text(outward(), nil)); !reflect.DeepEqual(q.Leases, outward().Leases) || !slices.Equal(q.Egress, outward().Egress) ||
+		q.Rules[0] != outward().Rules[0] {
 		t.Errorf("%+v, %q", q.Leases, q.Egress)
 	}
 	g := bailey.Grant{ID: "g-1", Capability: "git.push", Principal: bailey.Principal{Agent: "a", Person: "p"}, Rules: full().Rules, Nonce: "0a", Given: time.Unix(1, 0), Until: time.Unix(3601, 0)}

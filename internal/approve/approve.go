@@ -82,8 +82,10 @@ type Queue struct {
 	denied map[string]Denial
 	grants map[bailey.GrantID]Standing
 	drafts map[bailey.GrantID]draft
-	stays  int           // waiting callers
-	ended  chan struct{} // closed by Close
+	// answered are the answers that hold for a session, by rule. They exist only in memory, as sessions do.
+	answered map[sessionRule]sessionAnswer
+	stays    int           // waiting callers
+	ended    chan struct{} // closed by Close
 }
 
 // entry is one question.
@@ -129,6 +131,7 @@ func New(c Config) *Queue {
 		c: c, wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		live: map[bailey.ApprovalID]*entry{}, about: map[string]*entry{}, denied: map[string]Denial{},
 		grants: map[bailey.GrantID]Standing{}, drafts: map[bailey.GrantID]draft{},
+		answered: map[sessionRule]sessionAnswer{},
 	}
 	u.restoreState(c.Past)
 	u.again = slices.Collect(maps.Keys(u.live))
@@ -151,6 +154,9 @@ func (u *Queue) Ask(ctx context.Context, q bailey.Question) (bailey.Answer, erro
 			return a, nil
 		}
 		if a, ok, err := u.useStanding(ctx, q); ok || err != nil {
+			return a, err
+		}
+		if a, ok, err := u.useSessionAnswer(ctx, q); ok || err != nil {
 			return a, err
 		}
 		e, err := u.findOrOpen(ctx, q)

@@ -152,6 +152,7 @@ func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // End withdraws the questions that only this session could return to.
 func (u *Queue) End(s bailey.SessionID) {
 	if s != "" {
+		u.forgetSession(s)
 		u.Withdraw("withdrawn: its session ended", func(q bailey.Question) bool { return q.Session == s })
 	}
 }

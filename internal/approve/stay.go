@@ -22,7 +22,11 @@ func (u *Queue) waitForAnswer(ctx context.Context, e *entry,
 	case failed != nil:
 		return bailey.Answer{Question: e.q.ID, Reason: reason}, false, failed
 	case granted:
-		return u.useGrant(ctx, e, q)
+		a, again, err := u.useGrant(ctx, e, q)
+		if err == nil && !again {
+			u.releaseAnswered(e)
+		}
+		return a, again, err
 	case used:
 		return a, true, nil
 	case reason != "":
@@ -115,6 +119,7 @@ func (u *Queue) useGrant(ctx context.Context, e *entry, q bailey.Question) (a ba
 			a.Signatures = append(a.Signatures, t.Signature)
 		}
 	}
+	u.keepSessionAnswer(e)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	e.used = true

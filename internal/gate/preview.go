@@ -40,6 +40,7 @@ func (c *callState) previewCall(ctx context.Context) (err error) {
 	}
 	paths := c.inputPaths()
 	if err = c.renderPreview(paths, ""); err != nil || len(c.looks) == 0 {
+		c.describeRun()
 		return err
 	}
 	seen, err := c.runFirstPreview(ctx, paths)
@@ -57,6 +58,22 @@ func (c *callState) previewCall(ctx context.Context) (err error) {
 	c.seen = sha256.Sum256([]byte(whole))
 	c.preview.Output = bailey.Shown{Text: clipForQuestion(shown), Value: bailey.NewSecret(whole)}
 	return nil
+}
+
+// describeRun takes the preview from a run that describes itself.
+func (c *callState) describeRun() {
+	r, ok := c.run.(bailey.DescribedRun)
+	if !ok {
+		return
+	}
+	argv, text := r.Describe()
+	if text == "" {
+		return
+	}
+	for _, arg := range argv {
+		c.preview.Argv = append(c.preview.Argv, c.shownValue(arg))
+	}
+	c.preview.Output = bailey.Shown{Text: clipForQuestion(c.redactText(text)), Value: bailey.NewSecret(text)}
 }
 
 // runFirstPreview runs the preview for the first time. A command line that follows others gets the value that they showed, so

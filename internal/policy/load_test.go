@@ -232,7 +232,8 @@ func TestApprovalTerms(t *testing.T) {
 	for _, v := range []string{"", " ", ",", "role", "role=", "role=SRE", "role=sré", "role=a b", "count=0", "count=-1", "count=+1", "count=1.0", "count=17",
 		"count=99999999999999999999", "count=", "ttl=0s", "ttl=-1m", "ttl=1", "ttl=1d", "ttl=1.5h", "ttl=25h", "ttl=1h30m", "ttl=999999h", "ttl=1µs", "role=a,role=b",
 		"count=1,count=1", "role=a,", ",role=a", "role=a, count=1", "Role=a", "quorum=1", "role=a=b", "role=a;count=1", "rolе=a",
-		"level", "level=", "level=any", "level=Local", "level=touch", "level=signed", "level=webauthn", "level=signed-touch ", "level=local,level=signed-touch", "Level=local"} {
+		"level", "level=", "level=any", "level=Local", "level=touch", "level=signed", "level=webauthn", "level=signed-touch ", "level=local,level=signed-touch", "Level=local",
+		"for", "for=", "for=day", "for=session,for=session", "for=Session"} {
 		if _, err := tryLoad(text(v)); err == nil || !strings.Contains(err.Error(), "@approval(") {
 			t.Errorf("%q: %v", v, err)
 		}
@@ -240,10 +241,11 @@ func TestApprovalTerms(t *testing.T) {
 	for v, want := range map[string]string{
 		"role=sre": "sre  1 10m0s", "count=16": "  16 10m0s", "ttl=24h": "  1 24h0m0s", "ttl=90s,count=2,role=a.b-c_d": "a.b-c_d  2 1m30s",
 		"level=local": " local 1 10m0s", "level=signed-software": " signed-software 1 10m0s", "role=sre,level=signed-touch,count=2": "sre signed-touch 2 10m0s",
+		"for=session": "  1 10m0s",
 	} {
 		e := load(t, permitAll+text(v))
 		r := e.Decide(push()).Asks[0]
-		if got := fmt.Sprintf("%s %s %d %v", r.Role, r.Level, r.Count, r.TTL); got != want {
+		if got := fmt.Sprintf("%s %s %d %v", r.Role, r.Level, r.Count, r.TTL); got != want || r.Session != (v == "for=session") {
 			t.Errorf("%q: %s, want %s", v, got, want)
 		}
 	}

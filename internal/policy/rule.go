@@ -130,7 +130,7 @@ var (
 
 // parseApproval parses "role=sre,level=signed-touch,count=1,ttl=10m": at least one key, each at most once, no spaces.
 func (r *LoadedRule) parseApproval(s string) error {
-	r.Asks, r.Count, r.TTL = true, 1, defaultTTL
+	r.Asks, r.Count, r.TTL, r.Session = true, 1, defaultTTL, false
 	seen := map[string]bool{}
 	for _, part := range strings.Split(s, ",") {
 		key, value, _ := strings.Cut(part, "=")
@@ -170,8 +170,13 @@ func (r *LoadedRule) setApprovalKey(key, value string) error {
 			return fmt.Errorf("ttl must be a number and s, m or h, at most 24h")
 		}
 		r.TTL = d
+	case "for":
+		if value != "session" {
+			return fmt.Errorf("for must be session")
+		}
+		r.Session = true
 	default:
-		return fmt.Errorf("%q is not one of role=, level=, count= and ttl=", key)
+		return fmt.Errorf("%q is not one of role=, level=, count=, ttl= and for=", key)
 	}
 	return nil
 }

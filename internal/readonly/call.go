@@ -102,6 +102,11 @@ func (k *checker) bindCommand(words []word, in input, inside string, feed bool) 
 	if r := c.checkArguments(); r != nil {
 		return nil, r
 	}
+	if own {
+		if r := c.checkOwnOperands(); r != nil {
+			return nil, r
+		}
+	}
 	done := Command{Name: rule.Name, Inside: inside, Network: rule.Network || c.network, Added: own,
 		Args: make([]string, 0, len(c.args)-1)}
 	if !rule.shell {
@@ -130,7 +135,10 @@ func (k *checker) findRule(name string) (rule *Rule, where string, own bool, ref
 		return nil, "", false, newRefusal("Use a command of the read-only set, or ask for approval of this one.",
 			"the "+
 				"command %s is not in the read-only set", name)
-	case dir == "" && k.paths[rule.Name] != "":
+	case own && dir != "" && name != rule.programDir()+"/"+base:
+		return nil, "", false, newRefusal("Write "+base+" without a directory.", "%s is not the program that the "+
+			"operator added", name)
+	case dir == "" && k.paths[rule.Name] != "" && !own:
 		where = k.paths[rule.Name]
 		if d, b := path.Split(where); b == rule.Name && slices.Contains(systemDirs, strings.TrimSuffix(d, "/")) {
 			return rule, where, own, nil
@@ -145,6 +153,19 @@ func (k *checker) findRule(name string) (rule *Rule, where string, own bool, ref
 		return rule, name, own, nil
 	}
 	return nil, "", false, newRefusal("Write "+base+" without a directory.", "%s is not in a system directory", name)
+}
+
+// checkOwnOperands refuses operands by which programs are known to execute or connect: addresses, pipes, and files of
+// further arguments. Nothing else is known about a program of an operator.
+func (c *call) checkOwnOperands() *refusal {
+	for _, at := range c.operands {
+		v := c.args[at].value
+		if strings.Contains(v, "://") || v != "" && strings.IndexByte("|<>!@+", v[0]) >= 0 || strings.HasSuffix(v, "|") {
+			return newRefusal(c.rule.usageHint(), "the operand %q of %s can be an address, a pipe or a file of arguments",
+				v, c.rule.Name)
+		}
+	}
+	return nil
 }
 
 // checkArguments checks the arguments with the rule.

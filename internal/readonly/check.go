@@ -129,23 +129,23 @@ var parsers = sync.Pool{New: func() any { return syntax.NewParser(syntax.Variant
 // Check decides whether the line only reads. It is safe for concurrent use.
 func Check(line string, o Options) Verdict {
 	k := &checker{table: builtinRules(), paths: o.Paths}
-	if r := k.checkLine(line, o.Rules); r != nil {
+	if len(o.Rules) > 0 {
+		k.own = make(map[string]*Rule, len(o.Rules))
+		for i := range o.Rules {
+			if o.Rules[i].Validate() == nil {
+				k.own[o.Rules[i].Name] = &o.Rules[i]
+			}
+		}
+	}
+	if r := k.checkLine(line); r != nil {
 		return Verdict{Reason: r.reason, Hint: r.hint}
 	}
 	return Verdict{Text: k.out.String(), Commands: k.commands}
 }
 
-func (k *checker) checkLine(line string, own []Rule) *refusal {
+func (k *checker) checkLine(line string) *refusal {
 	if r := checkCharacters(line); r != nil {
 		return r
-	}
-	if len(own) > 0 {
-		k.own = make(map[string]*Rule, len(own))
-		for i := range own {
-			if own[i].Validate() == nil {
-				k.own[own[i].Name] = &own[i]
-			}
-		}
 	}
 	p, _ := parsers.Get().(*syntax.Parser)
 	defer parsers.Put(p)

@@ -126,6 +126,9 @@ func (c *call) nextValue(i int, o option) (int, *refusal) {
 // addOption records an option and checks the file that its value names.
 func (c *call) addOption(o option) *refusal {
 	c.options = append(c.options, o)
+	if l, ok := c.rule.Limits[o.name]; ok && !l.accepts(o.value) {
+		return newRefusal(l.hintFor(o.name), "the value %q of the option %s of %s is not accepted", o.value, o.name, c.rule.Name)
+	}
 	if o.value != "" && c.isFileOption(o.name) {
 		return checkRead(o.value)
 	}

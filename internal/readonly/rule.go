@@ -23,7 +23,7 @@ const (
 )
 
 // Rule is the grammar of one command. It is plain data, so that an operator can add commands. An option, a subcommand
-// or an operand that the rule does not name is refused. The built-in rules are in rules.txt.
+// or an operand that the rule does not name is refused. The built-in rules are in the directory rules.
 type Rule struct {
 	Name  string // without a directory
 	Dir   string // directory of the program; "" means /usr/bin
@@ -36,6 +36,8 @@ type Rule struct {
 	Acts   []Act  // options that are refused with a reason, and that abbreviations must not mean
 	Needs  Act    // options, without hyphens, of which the call must have one
 	Reads  string // options, separated by spaces, of which the value names a file to read
+	// Limits restricts the values of options, named without hyphens. The built-in rules have parsers instead.
+	Limits map[string]ValueLimit
 
 	Subs []string // accepted subcommands; some have two words, for example "config list"
 	Bare bool     // the command may run without a subcommand
@@ -60,6 +62,54 @@ type Rule struct {
 	known bool                 // a built-in rule, so that --help and --version are accepted
 }
 
+// ValueLimit restricts the value of an option: to a kind, or to the words of a list.
+type ValueLimit struct {
+	Kind  ValueKind
+	OneOf []string
+}
+
+// ValueKind is a kind of values.
+type ValueKind string
+
+// The kinds of values. The zero value accepts only the words of the list.
+const (
+	NumberValue ValueKind = "number" // digits
+	NameValue   ValueKind = "name"   // letters, digits and . _ : @ % + = , -, without / and without a leading hyphen
+	FileValue   ValueKind = "file"   // the absolute path of a file to read
+)
+
+// accepts reports whether the value is accepted.
+func (l ValueLimit) accepts(value string) bool {
+	switch l.Kind {
+	case NumberValue:
+		return value != "" && strings.Trim(value, "0123456789") == ""
+	case NameValue:
+		return isPlainValue(value)
+	case FileValue:
+		return path.IsAbs(value) && !strings.Contains(value, "://")
+	}
+	return slices.Contains(l.OneOf, value)
+}
+
+// hintFor tells which values the option accepts.
+func (l ValueLimit) hintFor(option string) string {
+	if l.Kind == "" {
+		return "Values of " + option + " that are accepted: " + strings.Join(l.OneOf, " ")
+	}
+	return fmt.Sprintf("The value of %s must be a %s.", option, l.Kind)
+}
+
+// isPlainValue reports whether a value can be neither a path nor an option.
+func isPlainValue(v string) bool {
+	for i := 0; i < len(v); i++ {
+		plain := isLetter(v[i]) || v[i] >= '0' && v[i] <= '9'
+		if !plain && (i == 0 || strings.IndexByte(".:@%+=,-", v[i]) < 0) {
+			return false
+		}
+	}
+	return v != ""
+}
+
 // Act describes options that write, execute or connect, or that a command needs.
 type Act struct {
 	Options string // for example "-o --output"
@@ -73,16 +123,12 @@ func (r *Rule) Validate() error {
 	switch {
 	case !validName(r.Name):
 		return fmt.Errorf("the command name %q is not accepted. Use letters, digits and . _ + -", r.Name)
-	case r.Dir != "" && (!path.IsAbs(r.Dir) || path.Clean(r.Dir) != r.Dir || !isSafe(r.Dir, true)):
-		return fmt.Errorf("the directory %q is not an absolute path. Write for example /usr/local/bin", r.Dir)
-	case builtinRules().rules[r.Name] != nil || builtinRules().refused[r.Name] != nil:
-		return fmt.Errorf("the command %s has a built-in rule. Use another name", r.Name)
 	case !slices.Contains([]Operands{NoOperands, Words, Files, Names, Pattern}, r.Operands):
 		return fmt.Errorf("the kind of operands %q is unknown. Use words, files, names or pattern", r.Operands)
 	case r.Least < 0 || r.Most < 0:
 		return errors.New("a number of operands is negative. Use 0 or more")
 	}
-	return nil
+	return CheckProgram(r.programDir() + "/" + r.Name)
 }
 
 // validName reports whether a shell reads the name of a command as it is written.

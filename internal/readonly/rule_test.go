@@ -202,17 +202,22 @@ func TestOperatorRules(t *testing.T) {
 	}
 }
 
-// TestParseRules checks that a text of rules with an unknown key or value is refused with its line.
+// TestParseRules checks that a text of rules with an unknown key or value is refused with its file and line.
 func TestParseRules(t *testing.T) {
 	for _, text := range []string{"a\n  unknown x\n", "a\n  is big\n", "a\n  operands things\n", "a\n  operands words least\n",
-		"a\n  operands words least 0\n", "a\n  act writes\n", "a\n  check nothing\n", "a\n  hint\n", "a\n  long\n"} {
-		if _, err := parseRules(text); err == nil || !strings.HasPrefix(err.Error(), "line 2: ") {
+		"a\n  operands words least 0\n", "a\n  act writes\n", "a\n  check nothing\n", "a\n  hint\n", "a\n  long\n",
+		"a, a\n  is inert\n", "b c\n  is inert\n"} {
+		if err := newRuleTable().parseRules("x.txt", text); err == nil || !strings.HasPrefix(err.Error(), "x.txt: line 2: ") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	got, err := parseRules("a, b\n  is inert\n  operands words least 1 most 2\n  act writes: -o --out\n# c\n\na x\n  flags v")
+	got := newRuleTable()
+	err := got.parseRules("x.txt", "a, b\n  is inert\n  operands words least 1 most 2\n  act writes: -o --out\n# c\n\na x\n  flags v")
 	if err != nil || len(got.rules) != 2 || got.rules["b"].Most != 2 || !got.rules["b"].Inert || got.nested["a x"].Flags != "v" ||
 		got.rules["a"].findAct("--out") == nil {
 		t.Errorf("%+v %v", got, err)
+	}
+	if err := got.parseRules("y.txt", "b\n  is inert\n"); err == nil || !strings.Contains(err.Error(), "has two rules") {
+		t.Errorf("a command in two files: %v", err)
 	}
 }

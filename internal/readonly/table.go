@@ -1,18 +1,21 @@
 package readonly
 
 import (
-	_ "embed"
+	"embed"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 )
 
-//go:embed rules.txt
-var rulesText string
+// rulesFiles has one file for each family of commands; rules/README.txt describes their format.
+//
+//go:embed rules
+var rulesFiles embed.FS
 
-// ruleTable has the commands that a text of rules names.
+// ruleTable has the commands that the texts of rules name.
 type ruleTable struct {
 	rules   map[string]*Rule
 	nested  map[string]*Rule    // commands of a program, for example "openssl x509"
@@ -21,12 +24,26 @@ type ruleTable struct {
 
 // builtinRules returns the built-in rules. It parses them once.
 var builtinRules = sync.OnceValue(func() *ruleTable {
-	t, err := parseRules(rulesText)
+	t := newRuleTable()
+	files, err := rulesFiles.ReadDir("rules")
+	for _, f := range files {
+		if err != nil || f.Name() == "README.txt" {
+			continue
+		}
+		var text []byte
+		if text, err = rulesFiles.ReadFile(path.Join("rules", f.Name())); err == nil {
+			err = t.parseRules(f.Name(), string(text))
+		}
+	}
 	if err != nil {
 		panic(err) // the text is part of the program, and tests parse it
 	}
 	return t
 })
+
+func newRuleTable() *ruleTable {
+	return &ruleTable{make(map[string]*Rule, 192), map[string]*Rule{}, make(map[string]*refusal, 192)}
+}
 
 // checks are the parsers for languages of commands.
 func checks() map[string]func(*call) *refusal {
@@ -38,9 +55,8 @@ func checks() map[string]func(*call) *refusal {
 	}
 }
 
-// parseRules parses a text of rules; rules.txt describes the format.
-func parseRules(text string) (*ruleTable, error) {
-	t := &ruleTable{make(map[string]*Rule, 192), map[string]*Rule{}, make(map[string]*refusal, 192)}
+// parseRules adds the rules of a file.
+func (t *ruleTable) parseRules(file, text string) error {
 	checks := checks()
 	var names []string
 	rule, refused := Rule{}, ""
@@ -53,28 +69,37 @@ func parseRules(text string) (*ruleTable, error) {
 		switch {
 		case line == "" || line[0] == '#':
 		case !indented:
-			t.addRule(names, rule, refused)
+			if err := t.addRule(names, rule, refused); err != nil {
+				return fmt.Errorf("%s: line %d: %w", file, number, err)
+			}
 			names, rule, refused = strings.Split(line, ", "), Rule{}, ""
 		case key == "refused":
 			refused = value
 		case key == "check" && checks[value] != nil:
 			rule.check = checks[value]
 		case !rule.setKey(key, value):
-			return nil, fmt.Errorf("line %d: the key %q or its value is unknown", number, key)
+			return fmt.Errorf("%s: line %d: the key %q or its value is unknown", file, number, key)
 		}
 	}
-	t.addRule(names, rule, refused)
-	return t, nil
+	if err := t.addRule(names, rule, refused); err != nil {
+		return fmt.Errorf("%s: line %d: %w", file, number, err)
+	}
+	return nil
 }
 
 // addRule adds a rule under each of its names.
-func (t *ruleTable) addRule(names []string, rule Rule, refused string) {
+func (t *ruleTable) addRule(names []string, rule Rule, refused string) error {
 	for _, name := range names {
 		r := rule
 		r.Name = name
-		switch program, _, nested := strings.Cut(name, " "); {
+		program, _, nested := strings.Cut(name, " ")
+		switch {
+		case t.rules[name] != nil || t.nested[name] != nil || t.refused[name] != nil:
+			return fmt.Errorf("the command %s has two rules", name)
 		case refused != "":
 			t.refused[name] = newRefusal(r.Hint, "%s %s", name, refused)
+		case nested && t.rules[program] == nil:
+			return fmt.Errorf("the rule of the program %s must come before", program)
 		case nested:
 			if r.Hint == "" {
 				r.Hint = t.rules[program].Hint
@@ -85,6 +110,7 @@ func (t *ruleTable) addRule(names []string, rule Rule, refused string) {
 			t.rules[name] = &r
 		}
 	}
+	return nil
 }
 
 // setKey sets the field of a key. It returns false if the key or the value is unknown.

@@ -52,6 +52,11 @@ type programSet struct{ files []string }
 // reports it.
 func (s *programSet) addCommands(commands []readonly.Command) (unix bool, err error) {
 	for _, c := range commands {
+		if c.Added {
+			if err := checkOwnProgram(c.Path); err != nil {
+				return false, err
+			}
+		}
 		unix = unix || use[c.Name].unix
 		paths := []string{c.Path}
 		for _, name := range use[c.Name].programs {

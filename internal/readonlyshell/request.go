@@ -24,6 +24,9 @@ import (
 // Name is the name of the program.
 const Name = "bailey-readonly-shell"
 
+// OwnPath is the file with the commands of the operator on a host. Only root may write it.
+const OwnPath = "/etc/bailey-readonly/commands.json"
+
 // StatusLine makes the shell describe the host as a [Status] instead of running a command.
 const StatusLine = Name + " --status"
 
@@ -52,6 +55,9 @@ type Request struct {
 	// not validated; the limits are the same, but it may execute any program of the system. It is empty for lines that
 	// are validated.
 	Approved string
+	// Own is the digest of the file at OwnPath ([readonly.Own]), if the line uses a command that an operator added. The
+	// shell accepts such a command only with the file that the gateway had.
+	Own string
 }
 
 // Digest returns the digest of a line for Request.Approved.
@@ -74,6 +80,9 @@ func (r Request) Command(shell string) string {
 	}
 	if r.Approved != "" {
 		words = append(words, "--approved="+r.Approved)
+	}
+	if r.Own != "" {
+		words = append(words, "--own="+r.Own)
 	}
 	return strings.Join(words, " ")
 }
@@ -108,6 +117,8 @@ func ParseCommand(text string) (r Request, err error) {
 			r.WithoutLandlock = true
 		case name == "--approved" && isDigest(value):
 			r.Approved = value
+		case name == "--own" && isDigest(value):
+			r.Own = value
 		default:
 			return invalid("the option %.80q is not known, or its value is not valid", w)
 		}
@@ -129,4 +140,6 @@ type Status struct {
 	LandlockABI  int      `json:"landlock_abi"` // 0: not enforced
 	Groups       []string `json:"groups"`       // of the account
 	Host         string   `json:"host"`
+	// OwnCommands is the digest of the file at OwnPath, or "" if there is none that the shell accepts.
+	OwnCommands string `json:"own_commands,omitempty"`
 }

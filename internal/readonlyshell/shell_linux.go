@@ -27,7 +27,7 @@ import (
 
 // Main runs the shell with the arguments of this process, and never returns.
 func Main() {
-	s := shell{check: readonly.Check, limit: jail.HostReader.Exec}
+	s := shell{check: readonly.Check, limit: jail.HostReader.Exec, commands: OwnPath}
 	if len(os.Args) == 2 && os.Args[1] == enforceOption {
 		s.enforceLimits()
 	}
@@ -38,6 +38,8 @@ func Main() {
 type shell struct {
 	check func(string, readonly.Options) readonly.Verdict
 	limit func(r jail.HostReader, program string, args, env []string) error
+	// commands is the file with the commands of the operator.
+	commands string
 }
 
 // handleLogin handles a login. args are those that sshd passes, and line is the command of the client.
@@ -55,7 +57,7 @@ func (s shell) handleLogin(args []string, line string) int {
 		return reportError(ExitRefused, err)
 	}
 	if line == StatusLine {
-		if err := json.NewEncoder(os.Stdout).Encode(readStatus()); err != nil {
+		if err := json.NewEncoder(os.Stdout).Encode(s.readStatus()); err != nil {
 			return reportError(ExitFailed, err)
 		}
 		return 0
@@ -97,7 +99,11 @@ func (s shell) prepareJob(r Request, line string) (job, error) {
 		j.Limits.Programs = []string{"/"}
 		return j, nil
 	}
-	v := s.check(line, readonly.Options{})
+	own, err := s.openOwn(r)
+	if err != nil {
+		return job{}, err
+	}
+	v := s.check(line, readonly.Options{Rules: own.Rules})
 	if v.Accepted() {
 		paths := map[string]string{}
 		for _, c := range v.Commands {
@@ -105,7 +111,7 @@ func (s shell) prepareJob(r Request, line string) (job, error) {
 				paths[c.Name] = found
 			}
 		}
-		v = s.check(line, readonly.Options{Paths: paths})
+		v = s.check(line, readonly.Options{Rules: own.Rules, Paths: paths})
 	}
 	if !v.Accepted() {
 		return job{}, bailey.Denied.New("the line is refused: "+v.Reason, v.Hint)
@@ -310,8 +316,8 @@ func isZombie(pid int) bool {
 }
 
 // readStatus describes this host.
-func readStatus() Status {
-	s := Status{
+func (s shell) readStatus() Status {
+	st := Status{
 		Version:      buildVersion(),
 		Architecture: runtime.GOARCH,
 		LandlockABI:  jail.LandlockABI(),
@@ -319,14 +325,14 @@ func readStatus() Status {
 	}
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
-		s.Kernel = unix.ByteSliceToString(u.Release[:])
-		s.Host = unix.ByteSliceToString(u.Nodename[:])
+		st.Kernel = unix.ByteSliceToString(u.Release[:])
+		st.Host = unix.ByteSliceToString(u.Nodename[:])
 	}
 	for _, file := range []string{"/etc/os-release", "/usr/lib/os-release"} {
 		text, _ := os.ReadFile(file)
 		for line := range strings.Lines(string(text)) {
-			if value, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok && s.System == "" {
-				s.System = strings.Trim(strings.TrimSpace(value), `"'`)
+			if value, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok && st.System == "" {
+				st.System = strings.Trim(strings.TrimSpace(value), `"'`)
 			}
 		}
 	}
@@ -336,9 +342,12 @@ func readStatus() Status {
 		if g, err := user.LookupGroupId(name); err == nil {
 			name = g.Name
 		}
-		s.Groups = append(s.Groups, name)
+		st.Groups = append(st.Groups, name)
 	}
-	return s
+	if own, err := readOwn(s.commands); err == nil {
+		st.OwnCommands = own.Digest
+	}
+	return st
 }
 
 // buildVersion returns the version of this program.

@@ -26,10 +26,13 @@ import (
 // withoutVariable names the layers that a shell started by a test lacks.
 const withoutVariable = "BAILEY_SHELL_WITHOUT"
 
+// commandsVariable names the file of commands of the operator for a shell started by a test.
+const commandsVariable = "BAILEY_SHELL_COMMANDS"
+
 // TestMain makes the test program also the shell, as sshd and as the shell itself start it.
 func TestMain(m *testing.M) {
 	without, isLogin := os.LookupEnv(withoutVariable)
-	s := shell{check: readonly.Check, limit: jail.HostReader.Exec}
+	s := shell{check: readonly.Check, limit: jail.HostReader.Exec, commands: os.Getenv(commandsVariable)}
 	if strings.Contains(without, "validator") {
 		s.check = func(line string, _ readonly.Options) readonly.Verdict { return readonly.Verdict{Text: line} }
 	}

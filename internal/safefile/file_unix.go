@@ -26,6 +26,9 @@ func fileOwner(info os.FileInfo) (uid, gid int, ok bool) {
 // Wide reports whether the mode of a file gives group or others any access.
 func Wide(info os.FileInfo) bool { return info.Mode().Perm()&0o077 != 0 }
 
+// Writable reports whether the mode of a file lets group or others write it.
+func Writable(info os.FileInfo) bool { return info.Mode().Perm()&0o022 != 0 }
+
 // syncDir makes the names in a directory durable (fsync(2)).
 func syncDir(root *os.Root) error {
 	d, err := root.Open(".")

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +34,10 @@ var prepareScript string
 type Step struct {
 	Name    string // of the function in prepare.sh
 	Purpose string
-	stdin   []byte
+	// Number is the position of the step, from 1, and Total the number of steps. They are 0 for an undo.
+	Number, Total int
+
+	stdin []byte
 }
 
 // Preparation prepares one host. Every step can be repeated, and a step that finds its result changes nothing.
@@ -42,6 +46,8 @@ type Preparation struct {
 	Host   Host
 	// Trusted are the public keys of the authority, as bailey ssh-ca export prints them.
 	Trusted []byte
+	// Own are the commands of the operator for the host. Without a file, an earlier one is removed from the host.
+	Own OwnCommands
 	// Shell returns the login shell for an architecture, as uname -m names it.
 	Shell func(machine string) ([]byte, error)
 	// Login makes a login with a new certificate over a connection of its own, after the configuration was changed. It
@@ -54,7 +60,7 @@ type Preparation struct {
 	Report  func(s Step, result string)
 }
 
-// planSteps returns the six steps.
+// planSteps returns the steps: six, and one more if the commands of the operator must change.
 func (p *Preparation) planSteps(ctx context.Context) ([]Step, error) {
 	machine, err := p.runStep(ctx, "uname -m", nil)
 	if err != nil {
@@ -72,22 +78,38 @@ func (p *Preparation) planSteps(ctx context.Context) ([]Step, error) {
 		groups += " adm"
 	}
 	sum := sha256.Sum256(shell)
-	return []Step{
-		{
-			"install_shell " + hex.EncodeToString(sum[:]),
-			fmt.Sprintf("install the login shell %s (%d KiB)", ShellPath, len(shell)>>10),
-			shell,
-		},
-		{"add_account" + groups, "create the system account " + Account + groupText(groups), nil},
-		{"install_keys", "trust the keys of bailey ssh-ca in /etc/ssh/bailey_ca.pub", p.Trusted},
-		{
-			"install_principals",
-			"accept certificates for " + Account + " only, in /etc/ssh/authorized_principals/" + Account,
-			nil,
-		},
-		{"install_config", "limit the account in /etc/ssh/sshd_config.d/bailey-readonly.conf", nil},
-		{"reload_sshd", "check the configuration with sshd -t and sshd -T, and reload sshd", nil},
-	}, nil
+	steps := []Step{
+		{Name: "install_shell " + hex.EncodeToString(sum[:]), stdin: shell,
+			Purpose: fmt.Sprintf("install the login shell %s (%d KiB)", ShellPath, len(shell)>>10)},
+		{Name: "add_account" + groups, Purpose: "create the system account " + Account + groupText(groups)},
+		{Name: "install_keys", Purpose: "trust the keys of bailey ssh-ca in /etc/ssh/bailey_ca.pub", stdin: p.Trusted},
+		{Name: "install_principals",
+			Purpose: "accept certificates for " + Account + " only, in /etc/ssh/authorized_principals/" + Account},
+		{Name: "install_config", Purpose: "limit the account in /etc/ssh/sshd_config.d/bailey-readonly.conf"},
+		{Name: "reload_sshd", Purpose: "check the configuration with sshd -t and sshd -T, and reload sshd"},
+	}
+	own, err := p.planOwn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	steps = slices.Insert(steps, 1, own...)
+	for i := range steps {
+		steps[i].Number, steps[i].Total = i+1, len(steps)
+	}
+	return steps, nil
+}
+
+// planOwn returns the step that brings the commands of the operator to the host, or removes them, if one is needed.
+func (p *Preparation) planOwn(ctx context.Context) ([]Step, error) {
+	if own := p.Own; own.Digest != "" {
+		return []Step{{Name: "install_commands " + own.Digest, stdin: own.text,
+			Purpose: fmt.Sprintf("add the commands of your own in %s: %s", readonlyshell.OwnPath, own.listNames())}}, nil
+	}
+	found, err := p.runStep(ctx, "has_commands", nil)
+	if err != nil || strings.TrimSpace(found) != "yes" {
+		return nil, err
+	}
+	return []Step{{Name: "remove_commands", Purpose: "remove the commands of your own from " + readonlyshell.OwnPath}}, nil
 }
 
 func groupText(groups string) string {
@@ -130,6 +152,10 @@ func (p *Preparation) Run(ctx context.Context) (Host, error) {
 			p.Host.Name,
 		)
 	}
+	if err == nil && status.OwnCommands != p.Own.Digest {
+		err = bailey.Denied.Errorf("look at the file and at "+readonlyshell.OwnPath+" on the host, and prepare it again",
+			"the read-only shell of %s does not accept the commands of %s", p.Host.Name, OwnFile)
+	}
 	if err != nil {
 		p.rollBack(ctx)
 		return Host{}, err
@@ -140,6 +166,7 @@ func (p *Preparation) Run(ctx context.Context) (Host, error) {
 	h := p.Host
 	now := time.Now().UTC().Truncate(time.Second)
 	h.PreparedAt, h.System, h.LandlockABI = &now, status.System, status.LandlockABI
+	h.OwnCommands = status.OwnCommands
 	h.HostKeys = []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(p.Client.HostKey)))}
 	return h, nil
 }

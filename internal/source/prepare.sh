@@ -81,6 +81,30 @@ install_shell() {
   install_arrived "$shell" 755
 }
 
+commands=/etc/bailey-readonly/commands.json
+
+install_commands() {
+  cat >"$arriving"
+  sum=$(sha256sum "$arriving")
+  [ "${sum%% *}" = "$1" ] || fail "the transfer of the commands was not complete"
+  install_arrived "$commands" 644
+}
+
+has_commands() { if [ -f "$commands" ] && added "file $commands"; then echo yes; else echo no; fi; }
+
+# remove_commands removes a file of an earlier preparation. Its directory stays until remove_all.
+remove_commands() {
+  if [ "$(has_commands)" = no ]; then
+    echo unchanged
+    return
+  fi
+  [ -d "$state/old" ] || mkdir -m 0700 "$state/old"
+  [ -f "$state/old/$(key_of "$commands")" ] || cp -p "$commands" "$state/old/$(key_of "$commands")"
+  echo "replaced $commands" >>"$state/run"
+  rm -f "$commands"
+  echo changed
+}
+
 has_account() { grep -q "^$account:" /etc/passwd; }
 
 # edit_file changes a file with sed, and keeps its owner and mode.

@@ -31,6 +31,8 @@ type Host struct {
 	PreparedAt      *time.Time `json:"prepared_at,omitempty"`
 	System          string     `json:"system,omitempty"` // for example "Debian GNU/Linux 12 (bookworm)"
 	LandlockABI     int        `json:"landlock_abi,omitempty"`
+	// OwnCommands is the digest of the commands of the operator that the preparation brought to the host, or "".
+	OwnCommands string `json:"own_commands,omitempty"`
 }
 
 // Prepared reports whether agents can read the host.

@@ -1,11 +1,13 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -49,8 +51,8 @@ func (r *Runner) Plan(_ context.Context, job bailey.Job) (bailey.Run, error) {
 				"the requested line has a control character, or more than %d bytes", readonly.MaxLine)
 		}
 		request.Approved = readonlyshell.Digest(line)
-	} else if v = readonly.Check(line, readonly.Options{}); !v.Accepted() {
-		return nil, bailey.Denied.New("the command does not only read: "+v.Reason, v.Hint)
+	} else if v, request.Own, err = r.checkLine(h, line); err != nil {
+		return nil, err
 	}
 	timeout := job.Timeout
 	if timeout == 0 {
@@ -58,6 +60,27 @@ func (r *Runner) Plan(_ context.Context, job bailey.Job) (bailey.Run, error) {
 	}
 	request.Timeout = timeout
 	return newHostRun(r, h, v, request), nil
+}
+
+// checkLine validates a line, also with the commands that the operator added. It returns the digest of their file if the
+// line uses one of them.
+func (r *Runner) checkLine(h Host, line string) (v readonly.Verdict, digest string, err error) {
+	own, err := r.Registry.OwnCommands()
+	if err != nil {
+		return v, "", err
+	}
+	v = readonly.Check(line, readonly.Options{Rules: own.Rules})
+	if !v.Accepted() {
+		return v, "", bailey.Denied.New("the command does not only read: "+v.Reason, v.Hint)
+	}
+	if !slices.ContainsFunc(v.Commands, func(c readonly.Command) bool { return c.Added }) {
+		return v, "", nil
+	}
+	if own.Digest != h.OwnCommands {
+		return v, "", bailey.Denied.Errorf("an operator runs: bailey source prepare "+h.Name,
+			"the host %s does not have the commands of %s as they are now: prepare it again", h.Name, OwnFile)
+	}
+	return v, own.Digest, nil
 }
 
 // lineOf returns the command line of a verb.
@@ -85,7 +108,11 @@ type hostRun struct {
 	line    string
 	request readonlyshell.Request
 	cage    bailey.Cage
+	parsed  []readonly.Command
 }
+
+// ownMark marks runs with a command that the operator added, among the layers of the receipt.
+const ownMark = "own-commands"
 
 // newHostRun describes the run: its plan names the host, its labels, and each command of the line.
 func newHostRun(r *Runner, h Host, v readonly.Verdict, request readonlyshell.Request) *hostRun {
@@ -99,6 +126,9 @@ func newHostRun(r *Runner, h Host, v readonly.Verdict, request readonlyshell.Req
 		layers = append(layers, "landlock")
 	}
 	layers = append(layers, "seccomp", "rlimits")
+	if request.Own != "" {
+		layers = append(layers, ownMark) // each receipt shows that the grammar was the operator's
+	}
 	lines := []string{""}
 	fmt.Fprintf(&text, "bailey host plan 1\n")
 	add := func(layer, format string, args ...any) {
@@ -110,7 +140,14 @@ func newHostRun(r *Runner, h Host, v readonly.Verdict, request readonlyshell.Req
 		add("", "label %q", l)
 	}
 	add(first, "line %q", v.Text)
+	if request.Own != "" {
+		add(ownMark, "own-commands sha256 %s", request.Own)
+	}
 	for _, c := range v.Commands {
+		if c.Added {
+			add(ownMark, "own-command %q program %q", append([]string{c.Name}, c.Args...), c.Path)
+			continue
+		}
 		add("validator", "command %q network %t", append([]string{c.Name}, c.Args...), c.Network)
 	}
 	add(readonlyshell.Name, "force-command %q", request.Command(ShellPath))
@@ -120,7 +157,36 @@ func newHostRun(r *Runner, h Host, v readonly.Verdict, request readonlyshell.Req
 	if h.LandlockABI == 0 {
 		cage.Absent = []string{"landlock"}
 	}
-	return &hostRun{runner: r, host: h, line: v.Text, request: request, cage: cage}
+	return &hostRun{runner: r, host: h, line: v.Text, request: request, cage: cage, parsed: v.Commands}
+}
+
+// Describe lists the commands of the line, one a line with its arguments. A command that another one runs is indented. An
+// approved line is not parsed, so there is no list.
+func (r *hostRun) Describe() (check []string, text string) {
+	var b strings.Builder
+	for _, c := range r.parsed {
+		words := []string{cmp.Or(c.Path, c.Name)}
+		for _, a := range c.Args {
+			words = append(words, quoteShown(a))
+		}
+		if c.Inside != "" {
+			b.WriteString("  ") // the arguments of the command before contain it too
+		}
+		b.WriteString(strings.Join(words, " "))
+		if c.Added {
+			b.WriteString("   (added by the operator)")
+		}
+		b.WriteByte('\n')
+	}
+	return []string{"bailey", "source", "check", r.line}, b.String()
+}
+
+// quoteShown quotes an argument if a person could read it as several, or as none.
+func quoteShown(arg string) string {
+	if arg != "" && !strings.ContainsFunc(arg, func(c rune) bool { return unicode.IsSpace(c) || strings.ContainsRune(`'"()`, c) }) {
+		return arg
+	}
+	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 }
 
 // Cage returns the layers on the host.

@@ -47,6 +47,15 @@ func Check(data []byte, depth int) error {
 
 const maxKey = 64 // characters of a key that an error repeats
 
+// duplicate is the error of a key that occurs twice.
+type duplicate struct {
+	text  string
+	cause error // of package jsontext, with the place
+}
+
+func (d *duplicate) Error() string { return d.text }
+func (d *duplicate) Unwrap() error { return d.cause }
+
 func duplicateError(err error) error {
 	key := ""
 	if at, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
@@ -55,7 +64,15 @@ func duplicateError(err error) error {
 	if r := []rune(key); len(r) > maxKey {
 		key = string(r[:maxKey]) + "…"
 	}
-	return fmt.Errorf("the key %s is twice in one object", strconv.QuoteToASCII(key))
+	return &duplicate{"the key " + strconv.QuoteToASCII(key) + " is twice in one object", err}
+}
+
+// Offset returns the byte at which an error of [Check] was found, or 0 if it is not known.
+func Offset(err error) int {
+	if at, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		return int(at.ByteOffset)
+	}
+	return 0
 }
 
 // Decode decodes one JSON value. A field that into does not have is refused. Numbers in fields of type any are

@@ -34,6 +34,18 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestOffset checks that an error of Check names its byte.
+func TestOffset(t *testing.T) {
+	for text, want := range map[string]int{"{\n,}": 2, `{"a":1,"a":2}`: 7, "[1,]": 2} {
+		if at := Offset(Check([]byte(text), 8)); at != want {
+			t.Errorf("%s: byte %d, want %d", text, at, want)
+		}
+	}
+	if at := Offset(errors.New("x")); at != 0 {
+		t.Errorf("another error: %d", at)
+	}
+}
+
 // TestDecode checks that unknown fields and a second value are refused, and that numbers keep their digits.
 func TestDecode(t *testing.T) {
 	var v struct{ A any }

@@ -365,7 +365,8 @@ without a password. Each step is shown before it is done, and a step whose resul
 login with a new certificate is made; if that fails, all steps of this run are undone.
 
 The steps: install the login shell, create the system account bailey-readonly, copy the public key of bailey ssh-ca, accept
-its certificates for that account, limit the account in sshd's configuration, check the configuration and reload sshd.`,
+its certificates for that account, limit the account in sshd's configuration, check the configuration and reload sshd. If
+source-commands.json in $BAILEY_HOME adds commands, one more step brings it to the host.`,
 		Example: "  bailey source prepare web1 --journal",
 		Args:    cli.OneArg("a host, for example: bailey source prepare web1"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -390,6 +391,10 @@ func (a *commands) prepareHost(ctx context.Context, name string, journal, logs b
 	if err != nil {
 		return err
 	}
+	own, err := registry.OwnCommands()
+	if err != nil {
+		return err
+	}
 	access, trusted, err := a.openAccess(ctx, home)
 	if err != nil {
 		return err
@@ -402,14 +407,12 @@ func (a *commands) prepareHost(ctx context.Context, name string, journal, logs b
 	defer done()
 	defer client.Close()
 	fmt.Fprintf(a.Dialog(), "%s, host key %s\n", h.Name, ssh.FingerprintSHA256(client.HostKey))
-	number := 0
-	p := &source.Preparation{Client: client, Host: h, Trusted: trusted, Shell: findShell, Journal: journal, Logs: logs,
+	p := &source.Preparation{Client: client, Host: h, Trusted: trusted, Own: own, Shell: findShell, Journal: journal, Logs: logs,
 		Login: func(ctx context.Context, pinned []ssh.PublicKey) (readonlyshell.Status, error) {
 			return access.Status(ctx, h, pinned)
 		},
 		Confirm: func(ctx context.Context, s source.Step) error {
-			number++
-			fmt.Fprintf(a.Dialog(), "%d of 6: %s\n", number, s.Purpose)
+			fmt.Fprintf(a.Dialog(), "%d of %d: %s\n", s.Number, s.Total, s.Purpose)
 			return a.Confirm(ctx, "Do this?")
 		},
 		Report: func(s source.Step, result string) { fmt.Fprintf(a.Dialog(), "  %s\n", terminal.Shown(result)) },
@@ -452,7 +455,7 @@ func (a *commands) sourceUnprepareVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			h.PreparedAt, h.HostKeys, h.System, h.LandlockABI = nil, nil, "", 0
+			h.PreparedAt, h.HostKeys, h.System, h.LandlockABI, h.OwnCommands = nil, nil, "", 0, ""
 			if err := registry.Put(h); err != nil {
 				return err
 			}
@@ -486,6 +489,10 @@ func (a *commands) sourceDoctorVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			own, err := registry.OwnCommands()
+			if err != nil {
+				return err
+			}
 			s, err := access.Status(cmd.Context(), h, pinned)
 			if err != nil {
 				return err
@@ -493,6 +500,12 @@ func (a *commands) sourceDoctorVerb() *cobra.Command {
 			return cli.PrintAnswer(a.App, s, func(w io.Writer, s readonlyshell.Status) {
 				fmt.Fprintf(w, "the login with a certificate works\nsystem    %s\nkernel    %s, %s\nlandlock  %d\ngroups    %s\n",
 					terminal.Shown(s.System), terminal.Shown(s.Kernel), terminal.Shown(s.Architecture), s.LandlockABI, terminal.Shown(strings.Join(s.Groups, " ")))
+				if s.OwnCommands != "" {
+					fmt.Fprintf(w, "commands  of your own, sha256 %s\n", terminal.Shown(s.OwnCommands))
+				}
+				if s.OwnCommands != own.Digest {
+					fmt.Fprintf(w, "  %s has changed since the host was prepared: bailey source prepare %s\n", source.OwnFile, h.Name)
+				}
 				if s.LandlockABI == 0 {
 					fmt.Fprintln(w, "  its kernel does not enforce Landlock: only the account and seccomp prevent writing")
 				}
