@@ -44,25 +44,25 @@ func (c *callState) planSigning(ctx context.Context) error {
 	return nil
 }
 
-// signingWay is the outer side of a cage's network that has the socket of a signer after its own sockets.
-type signingWay struct {
+// SigningWay is the outer side of a cage's network that has the socket of a signer after its own sockets.
+type SigningWay struct {
 	bailey.Way // the network that the tool has anyway; nil if it has none
-	signing    Signing
+	Signing    Signing
 }
 
-func (w signingWay) Trusted() []byte {
+func (w SigningWay) Trusted() []byte {
 	if w.Way == nil {
 		return nil
 	}
 	return w.Way.Trusted()
 }
 
-func (w signingWay) Serve(ctx context.Context, listeners []net.Listener) error {
+func (w SigningWay) Serve(ctx context.Context, listeners []net.Listener) error {
 	last := len(listeners) - 1
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	signed := make(chan error, 1)
-	go func() { signed <- w.signing.Serve(ctx, listeners[last]) }()
+	go func() { signed <- w.Signing.Serve(ctx, listeners[last]) }()
 	if w.Way == nil {
 		return <-signed
 	}
@@ -72,7 +72,7 @@ func (w signingWay) Serve(ctx context.Context, listeners []net.Listener) error {
 	return err
 }
 
-func (w signingWay) Report() bailey.EgressReport {
+func (w SigningWay) Report() bailey.EgressReport {
 	if w.Way == nil {
 		return bailey.EgressReport{}
 	}
@@ -94,7 +94,7 @@ func (c *callState) outerWay() bailey.Way {
 	if c.signing == nil {
 		return c.way
 	}
-	return signingWay{c.way, c.signing}
+	return SigningWay{c.way, c.signing}
 }
 
 // signatureRecord returns the line of a receipt about the signatures of the call.
