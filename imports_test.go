@@ -64,6 +64,7 @@ var layers = []struct {
 		"internal/egress":        {ours: []string{".", "internal/sigv4"}, outside: []string{"golang.org/x/crypto/cryptobyte"}},
 		"internal/socketproxy":   {ours: []string{"."}},
 		"internal/sshca":         {ours: []string{"."}, outside: []string{"golang.org/x/crypto/ssh"}},
+		"internal/gitsign":       {ours: []string{".", "internal/sshsig", "pack"}, outside: []string{"golang.org/x/crypto/ssh"}},
 		"internal/wrap":          {ours: []string{".", "internal/guard"}},
 		"internal/workspace":     {ours: []string{".", "internal/gitremote", "internal/peer", "pack"}, outside: []string{"golang.org/x/sys"}},
 		"internal/ledger/owned":  {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
@@ -95,7 +96,7 @@ var layers = []struct {
 	}},
 	{"processes", "construct and connect everything below", map[string]imports{
 		"internal/gateway": {ours: []string{".", "internal/gate", "internal/localapi", "internal/localapi/apitype", "internal/peer", "internal/redact", "internal/safefile", "internal/settings", "internal/workspace", "pack", "internal/applied", "internal/strictjson"}},
-		"internal/server":  {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/socketproxy", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/notify", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/receipts", "internal/safefile", "internal/settings", "internal/sshsig", "internal/terminal", "internal/workspace", "internal/wrap", "pack", "internal/toolsearch", "internal/applied", "internal/strictjson", "internal/ledger/index", "internal/ledger/notary", "internal/remote", "internal/source", "internal/sshca"}, outside: []string{"golang.org/x/sync"}},
+		"internal/server":  {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/socketproxy", "internal/egress", "internal/gate", "internal/gateway", "internal/gitsign", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/notify", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/receipts", "internal/safefile", "internal/settings", "internal/sshsig", "internal/terminal", "internal/workspace", "internal/wrap", "pack", "internal/toolsearch", "internal/applied", "internal/strictjson", "internal/ledger/index", "internal/ledger/notary", "internal/remote", "internal/source", "internal/sshca"}, outside: []string{"golang.org/x/sync"}},
 		"internal/witness": {ours: []string{".", "audit", "internal/localapi", "internal/safefile", "internal/strangers", "internal/terminal"}, outside: []string{"golang.org/x/mod"}},
 	}},
 	{"command line", "commands, questions and output", map[string]imports{
@@ -106,7 +107,7 @@ var layers = []struct {
 		"internal/shim":           {ours: []string{".", "internal/localapi", "internal/terminal"}},
 	}},
 	{"programs", "start one package", map[string]imports{
-		"cmd/bailey":                {ours: []string{"internal/cli", "internal/cli/direct", "internal/jail"}},
+		"cmd/bailey":                {ours: []string{"internal/cli", "internal/cli/direct", "internal/gitsign", "internal/jail"}},
 		"cmd/bailey-bench":          {ours: []string{"internal/bench"}},
 		"cmd/bailey-broker":         {ours: []string{"internal/broker/process"}},
 		"cmd/bailey-shim":           {ours: []string{"internal/shim"}},

@@ -13,8 +13,10 @@ type GitPerson struct {
 	Name, Email string // "" if not configured
 	SignCommits bool
 	SignTags    bool
+	SignNoted   bool          // tag.forceSignAnnotated: tags with a message, unless the command line says that they have one
 	Unknown     error         // why it is not known whether to sign; nil if it is known
 	Ignore      *bailey.Place // file of core.excludesFile, read-only; nil if there is none
+	Signing     GitSigning
 }
 
 // NeedsPerson reports whether a call uses settings of the person.
@@ -69,27 +71,4 @@ func oneLine(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// CheckSigning refuses a call that would make an unsigned commit or tag although the person or the repository wants
-// signed ones. Git in a cage has no key to sign with.
-func (m *Capability) CheckSigning(args []string, p GitPerson) error {
-	what, wanted := m.spec.Backend.Signs, p.SignCommits
-	setting := "commit.gpgSign"
-	if what == "tag" {
-		wanted, setting = p.SignTags, "tag.gpgSign"
-	}
-	if what == "" || slices.Contains(args, "--ff-only") { // which makes no commit
-		return nil
-	}
-	switch {
-	case wanted:
-		return bailey.Denied.Errorf("run this command yourself, or let a person turn it off for this repository: git config "+
-			setting+" false", "%s is set, and a call cannot sign the %s: no key is in the jail, and it is never made unsigned",
-			setting, what)
-	case p.Unknown != nil:
-		return bailey.Denied.Wrapf(p.Unknown, "correct that file, or take out what it includes; git config --list --show-origin shows all",
-			"it is not known whether the %s must be signed", what)
-	}
-	return nil
 }

@@ -107,7 +107,7 @@ func TestRemoteClasses(t *testing.T) {
 		"git fetch -p origin refs/heads/*:refs/heads/*", "git fetch origin refs/tags/*:refs/tags/*", "git fetch -p origin main:refs/heads/topic",
 		"git fetch origin heads/*:mine/*", "git fetch origin a:refs/tags/a", "git config fetch.pruneTags true",
 		"git fetch --recurse-submodules", "git fetch --server-option=x", "git fetch --multiple a b", "git fetch --stdin",
-		"git pull -s evil", "git pull --rebase=i", "git pull -e", "git pull -S", "git pull origin a:b", "git pull --all",
+		"git pull -s evil", "git pull --rebase=i", "git pull -e", "git pull -Seve", "git pull --gpg-sign=eve", "git pull origin a:b", "git pull --all",
 		"git -c core.sshCommand=x pull", "git ls-remote --upload-pack=x origin", "git ls-remote -o x origin", "git ls-remote --server-option=x origin",
 		"git config core.sshCommand x", "git config --global user.name x", "git config --file=x user.name", "git config -e",
 		"git config remote.origin.url x", "git config --replace-all user.name x", "git config --add user.name x", "git config --blob x user.name",

@@ -3,9 +3,17 @@
 package main
 
 import (
+	"os"
+
 	"bailey/internal/cli"
 	"bailey/internal/cli/direct"
+	"bailey/internal/gitsign"
 	"bailey/internal/jail"
 )
 
-func main() { cli.Main(direct.Work{}, jail.Bare) }
+func main() {
+	if gitsign.IsRequest(os.Args[1:]) { // in a cage, started by git
+		os.Exit(gitsign.Request(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	cli.Main(direct.Work{}, jail.Bare)
+}

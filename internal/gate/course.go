@@ -31,6 +31,8 @@ type callState struct {
 	restored []string
 	places   []bailey.Place
 	person   pack.GitPerson // settings of git, for a call in a repository
+	signing  Signing        // signs commits or tags of the call; nil if it signs nothing
+	signs    string         // what it signs, for a person
 	argv     []string
 	job      bailey.Job
 	run      bailey.Run
@@ -142,7 +144,7 @@ func (c *callState) checkInput(ctx context.Context) (err error) {
 	if c.argv, err = c.manifest.Render(c.input, c.inputPaths()); err != nil {
 		return err
 	}
-	if err = c.usePerson(); err != nil {
+	if err = c.usePerson(ctx); err != nil {
 		return err
 	}
 	return c.planRun(ctx)
@@ -194,6 +196,9 @@ func (c *callState) prepareRun(ctx context.Context) error {
 	}
 	if c.job.Network == nil && c.manifest.Loopback() {
 		c.job.Network = &bailey.Network{}
+	}
+	if c.signing != nil {
+		c.manifest.SetSigning(&c.job, c.signing.Key())
 	}
 	run, err := runner.Plan(ctx, c.job)
 	if err != nil {
@@ -438,7 +443,7 @@ func (c *callState) executeRun(ctx context.Context) error {
 	defer shut()
 	c.executed = true
 	begun := time.Now()
-	exit, err := c.run.Start(ctx, bailey.Lent{Env: c.lease.Env, Files: c.lease.Files, Way: c.way}, bailey.Streams{Stdin: stdin, Stdout: c.stdout, Stderr: c.stderr})
+	exit, err := c.run.Start(ctx, bailey.Lent{Env: c.lease.Env, Files: c.lease.Files, Way: c.outerWay()}, bailey.Streams{Stdin: stdin, Stdout: c.stdout, Stderr: c.stderr})
 	c.ran = time.Since(begun)
 	c.recordEgress()
 	var used budgetSpentError // if a tool exits by itself after SIGTERM, Start returns no error
@@ -467,7 +472,7 @@ func (c *callState) executeRun(ctx context.Context) error {
 		return bailey.ToolFailed.New(exit.Over+", and was killed",
 			"narrow the call: it exceeded memoryMiB or tasks of the capability")
 	case exit.Code != 0:
-		return bailey.ToolFailed.Errorf(c.refusedHint(), "the tool exited with code %d", exit.Code)
+		return bailey.ToolFailed.Errorf(cmp.Or(c.signatureHint(), c.refusedHint()), "the tool exited with code %d", exit.Code)
 	}
 	return nil
 }
@@ -526,7 +531,7 @@ func (c *callState) closePlan() {
 	if c.person.Ignore != nil {
 		c.person.Ignore.File.Close()
 	}
-	c.places, c.thaw, c.person = nil, nil, pack.GitPerson{}
+	c.places, c.thaw, c.person, c.signing, c.signs = nil, nil, pack.GitPerson{}, nil, ""
 }
 
 func (c *callState) closeRun() {

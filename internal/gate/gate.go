@@ -183,6 +183,7 @@ type Config struct {
 	Lender   Lender
 	Egress   Egress
 	Redactor Redactor
+	Signer   Signer // optional: without it, a call that would have to sign is refused
 	Runners  map[pack.Isolation]bailey.Runner
 	Host     string
 	Log      *slog.Logger

@@ -35,9 +35,8 @@ func (c *callState) openInput(in pack.PathInput) error {
 	return nil
 }
 
-// usePerson takes over the person's settings of git, if the manifest says so, and refuses to make something unsigned that
-// they want signed.
-func (c *callState) usePerson() error {
+// usePerson takes over the person's settings of git, if the manifest says so, and the key if they want signatures.
+func (c *callState) usePerson(ctx context.Context) error {
 	if !c.manifest.NeedsPerson() {
 		return nil
 	}
@@ -48,7 +47,7 @@ func (c *callState) usePerson() error {
 		}
 	}
 	c.person = c.Places.GitPerson(repo)
-	if err := c.manifest.CheckSigning(c.argv, c.person); err != nil {
+	if err := c.planSigning(ctx); err != nil {
 		return err
 	}
 	c.argv = c.manifest.ForPerson(c.argv, c.person)

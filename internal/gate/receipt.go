@@ -65,12 +65,13 @@ func (c *callState) sealReceipt(seal func(bailey.Outcome) error, panicked any) b
 	return c.buildResult(o)
 }
 
-// usedLeases returns the leases of the broker, and the login that the run made by itself.
+// usedLeases returns the leases of the broker, the login that the run made by itself, and the key that signed for it.
 func (c *callState) usedLeases() []string {
-	if c.exit.Login == "" {
-		return c.lease.IDs
+	used := append(slices.Clone(c.lease.IDs), c.signatureRecord()...)
+	if c.exit.Login != "" {
+		used = append(used, c.exit.Login)
 	}
-	return append(slices.Clone(c.lease.IDs), c.exit.Login)
+	return used
 }
 
 func (c *callState) buildOutcome() bailey.Outcome {

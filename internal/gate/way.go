@@ -69,10 +69,11 @@ func (c *callState) reachableTargets(as func(bailey.Endpoint) string) (list []st
 // openNetwork opens the outer side of the cage's network. It exists only during this call.
 func (c *callState) openNetwork(context.Context) (err error) {
 	// A private loopback needs no way out.
-	if c.job.Network == nil || len(c.job.Network.Endpoints)+len(c.job.Network.Listen) == 0 {
+	n := c.ownNetwork()
+	if n == nil || len(n.Endpoints)+len(n.Listen) == 0 {
 		return nil
 	}
-	c.way, err = c.Egress.Open(c.job.Network, c.inject)
+	c.way, err = c.Egress.Open(n, c.inject)
 	return err
 }
 

@@ -244,7 +244,8 @@ func gatewayEnv(all []string) []string {
 // hide, or the format of times and text.
 func isInherited(name string) bool {
 	switch name {
-	case "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "GOCOVERDIR":
+	case "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "GOCOVERDIR",
+		"DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY": // gpg asks for a passphrase there
 		return true
 	}
 	return strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "BAILEY_") ||

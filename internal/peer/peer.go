@@ -185,10 +185,10 @@ func readFrame(r io.Reader, most uint32) (kind byte, payload []byte, err error) 
 	return head[0], payload, err
 }
 
-// SocketVariables returns the variables with the paths of a session's sockets. The gateway needs them to know which
-// sockets to hide.
+// SocketVariables returns the variables with the paths of a session's sockets, and of gpg's keys. The gateway needs them
+// to know what to hide, and to sign with the person's key.
 func SocketVariables() []string {
-	return []string{"SSH_AUTH_SOCK", "GPG_AGENT_INFO", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"}
+	return []string{"SSH_AUTH_SOCK", "GPG_AGENT_INFO", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "GNUPGHOME"}
 }
 
 // Temporary reports whether an error of accept(2) is temporary: the resource is available again when a call ends.

@@ -20,6 +20,7 @@ import (
 	"bailey/internal/approve"
 	"bailey/internal/gate"
 	"bailey/internal/gateway"
+	"bailey/internal/gitsign"
 	"bailey/internal/jail"
 	"bailey/internal/ledger"
 	"bailey/internal/ledger/index"
@@ -222,8 +223,19 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	return workspaces, s.connectGate(home, none, gate.Config{
 		Catalog: s.shelf, Places: workspaces, Hooks: s.hooks, Budgets: s.budgets, Lender: brokerLender{s.brokerClient},
 		Egress: EgressPlanner{Settings: s.networkSettings}, Redactor: s.redaction,
-		Host: host, Log: s.Log, Observe: observe,
+		Signer: gitSigner{}, Host: host, Log: s.Log, Observe: observe,
 	})
+}
+
+// gitSigner signs with the keys of the person for whom the gateway runs.
+type gitSigner struct{ gitsign.Signer }
+
+func (g gitSigner) Prepare(ctx context.Context, p pack.GitPerson, s pack.Signing) (gate.Signing, error) {
+	signing, err := g.Signer.Prepare(ctx, p, s)
+	if err != nil {
+		return nil, err
+	}
+	return signing, nil
 }
 
 // connectGate puts everything that stands around gate.Do in its place. Each chain is written from the outside in, and

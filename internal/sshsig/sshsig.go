@@ -1,5 +1,5 @@
 // Package sshsig verifies signatures made by ssh-keygen -Y sign against a list of trusted keys (PROTOCOL.sshsig and
-// PROTOCOL.u2f of OpenSSH). It signs nothing and opens no file.
+// PROTOCOL.u2f of OpenSSH), and makes such signatures with a key that the caller has. It opens no file.
 //
 // A signature is text: a first line, lines of base64, a last line, and at most one newline after it.
 //

@@ -40,11 +40,17 @@ func (w *Workspaces) GitPerson(places []bailey.Place) pack.GitPerson {
 	if v, set := s.lastValue("core", "excludesfile"); set {
 		ignore = s.expandHome(v, home)
 	}
+	own := len(s.entries)
+	signing := s.ownSigning()
 	w.addRepositorySettings(s, places)
-	p := pack.GitPerson{Unknown: s.unknown}
+	p := pack.GitPerson{Unknown: s.unknown, Signing: signing}
+	if p.Signing.Fault == nil {
+		p.Signing.Fault = foreignIdentity(s.entries[:own], s.entries[own:])
+	}
 	p.Name, _ = s.lastValue("user", "name")
 	p.Email, _ = s.lastValue("user", "email")
-	p.SignCommits, p.SignTags = s.isTrue("commit", "gpgsign"), s.isTrue("tag", "gpgsign") || s.isTrue("tag", "forcesignannotated")
+	p.SignCommits, p.SignTags = s.isTrue("commit", "gpgsign"), s.isTrue("tag", "gpgsign")
+	p.SignNoted = s.isTrue("tag", "forcesignannotated")
 	p.Ignore = w.openIgnore(ignore)
 	return p
 }
@@ -54,15 +60,11 @@ type gitSettings struct {
 	home, gitDir string
 	entries      []gitremote.Entry
 	unknown      error // a file that could not be understood
+	unsure       error // a file that may or may not apply names the person or a key
 }
 
 func (s *gitSettings) lastValue(section, key string) (v string, set bool) {
-	for _, e := range s.entries {
-		if e.Section == section && e.Sub == "" && e.Key == key {
-			v, set = e.Value, true
-		}
-	}
-	return v, set
+	return lastValue(s.entries, section, "", key)
 }
 
 func (s *gitSettings) isTrue(section, key string) (is bool) {
@@ -111,6 +113,9 @@ func (s *gitSettings) readFile(path string, depth int) {
 			s.readFile(target, depth+1)
 		case !known: // a signature that may be wanted counts as wanted, and nothing else
 			s.readFile(target, depth+1)
+			if slices.ContainsFunc(s.entries[before:], namesSigner) {
+				s.unsure = fmt.Errorf("%s includes %s under a condition that is not understood here", path, target)
+			}
 			kept := slices.DeleteFunc(slices.Clone(s.entries[before:]), func(e gitremote.Entry) bool {
 				return !e.IsTrue() || e.Key != "gpgsign" && e.Key != "forcesignannotated"
 			})

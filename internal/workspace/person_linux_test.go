@@ -26,7 +26,7 @@ func TestGitPerson(t *testing.T) {
 		"perhaps":  {"[includeIf \"onbranch:x\"]\npath = more\n", "[commit]\ngpgsign = 1\n[user]\nname = Eve\n", "", "<> commit"},
 		"pattern":  {"[includeIf \"gitdir:**/x/\"]\npath = more\n", "[tag]\ngpgsign = yes\n", "", "<> tag"},
 		"off":      {"[commit]\ngpgsign = true\n", "", "[commit]\ngpgsign = false\n", "<>"},
-		"on":       {"", "", "[commit]\ngpgsign = TRUE\n[tag]\nforceSignAnnotated\n", "<> commit tag"},
+		"on":       {"", "", "[commit]\ngpgsign = TRUE\n[tag]\nforceSignAnnotated\n", "<> commit noted"},
 		"broken":   {"[user\n", "", "", "<> unknown"},
 		"cycle":    {"[include]\npath = ~/.gitconfig\n", "", "", "<> unknown"},
 		"includes": {"", "", "[include]\npath = /etc/x\n", "<> unknown"},
@@ -61,6 +61,9 @@ func TestGitPerson(t *testing.T) {
 		}
 		if p.SignTags {
 			got += " tag"
+		}
+		if p.SignNoted {
+			got += " noted"
 		}
 		if got != c.want {
 			t.Errorf("%s: %q, want %q (%v)", name, got, c.want, p.Unknown)

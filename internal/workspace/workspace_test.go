@@ -135,10 +135,11 @@ func TestMasks(t *testing.T) {
 	t.Setenv("HOME", "/nowhere/me")
 	t.Setenv("SSH_AUTH_SOCK", "/tmp/ssh-x/agent.1")
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/bus-x/bus,guid=1")
+	t.Setenv("GNUPGHOME", "/elsewhere/gpg")
 	t.Setenv("GPG_AGENT_INFO", "/tmp/gpg-x/S.gpg-agent:12:1")
 	masks := strings.Join(Masks("/nowhere/me/.bailey", Homes()), "\n")
 	for _, want := range []string{"/nowhere/me/.bailey", "/nowhere/me/.ssh", "/nowhere/me/.aws", "/nowhere/me/.gnupg", "/nowhere/me/.kube",
-		"/nowhere/me/.config/gcloud", "/nowhere/me/.docker", "/tmp/ssh-x/agent.1", "/run/bus-x/bus", "/tmp/gpg-x/S.gpg-agent"} {
+		"/nowhere/me/.config/gcloud", "/nowhere/me/.docker", "/tmp/ssh-x/agent.1", "/run/bus-x/bus", "/tmp/gpg-x/S.gpg-agent", "/elsewhere/gpg"} {
 		if !strings.Contains(masks+"\n", want+"\n") {
 			t.Errorf("%s is not masked", want)
 		}

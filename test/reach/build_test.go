@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/gate"
+	"bailey/internal/gitsign"
 	"bailey/internal/jail"
 	"bailey/internal/ktest"
 	"bailey/internal/workspace"
@@ -27,6 +29,8 @@ type site struct {
 	home, root string
 	secrets    map[string]string // lent secrets, by the names of credentials
 	between    func()            // runs between the check and the run of a call
+	person     *pack.GitPerson   // whose commits are signed; nil: nothing is
+	signer     gitsign.Signer
 }
 
 func newSite(t *testing.T, programs ...string) *site {
@@ -117,6 +121,7 @@ func (s *site) callAt(id bailey.CapabilityID, name, dir string, input map[string
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	sign, args := s.signs(m, args, clean)
 	job := m.Job(args, opened)
 	m.SetUnlent(&job, clean)
 	var all []bailey.Endpoint
@@ -132,7 +137,35 @@ func (s *site) callAt(id bailey.CapabilityID, name, dir string, input map[string
 		job.Network = &bailey.Network{}
 	}
 	inject, _ := lends(s.t, m, clean, s.secrets)
+	s.outer = nil
+	if sign != nil {
+		m.SetPerson(&job, *s.person)
+		s.outer = func(job *bailey.Job, way bailey.Way) bailey.Way {
+			m.SetSigning(job, sign.Key())
+			return gate.SigningWay{Way: way, Signing: sign}
+		}
+	}
 	return s.runBy(wrap.NewWorks(s.cages, filepath.Join(s.home, "caches"), func(bailey.SessionID) bool { return false }), job, false, all, inject)
+}
+
+// signs returns what signs for a call, if its person wants it, and the arguments for it.
+func (s *site) signs(m *pack.Capability, args []string, input map[string]any) (*gitsign.Signing, []string) {
+	s.t.Helper()
+	if s.person == nil {
+		return nil, args
+	}
+	plan, err := m.PlanSigning(args, input, *s.person)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if plan == nil {
+		return nil, args
+	}
+	sign, err := s.signer.Prepare(s.t.Context(), *s.person, *plan)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return sign, m.SignArgs(args, *plan, sign.Key())
 }
 
 // make runs the lines of a recipe.

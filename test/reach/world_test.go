@@ -44,6 +44,9 @@ type world struct {
 	places map[string]string // address:port → listening address on this machine
 	asked  []string          // looked-up names
 	dialed []string
+
+	// outer, if it is set, adds sockets to a job and their outer side to that of its network.
+	outer func(job *bailey.Job, way bailey.Way) bailey.Way
 }
 
 func newWorld(t *testing.T, programs ...string) *world {
@@ -207,6 +210,9 @@ func (w *world) runBy(runner bailey.Runner, job bailey.Job, bare bool, all []bai
 
 func (w *world) start(runner bailey.Runner, job bailey.Job, lent bailey.Lent) ended {
 	w.t.Helper()
+	if w.outer != nil {
+		lent.Way = w.outer(&job, lent.Way)
+	}
 	run, err := runner.Plan(w.t.Context(), job)
 	if err != nil {
 		w.t.Fatal(err)
