@@ -38,8 +38,10 @@ type Config struct {
 	Ours    func(tool string) bool // whether Bailey's MCP interface has a tool of that name
 	Home    string                 // the user's home directory
 	Masks   []string               // canonical paths that must stay hidden
-	Verbs   []string               // all commands of bailey, the first word of each
-	Open    []string               // commands that agents may use, one word or two; all others need an operator
+	// Settings are the masked files that its reading tool may nevertheless read: they control the agent.
+	Settings []string
+	Verbs    []string // all commands of bailey, the first word of each
+	Open     []string // commands that agents may use, one word or two; all others need an operator
 }
 
 // Event is the call that an agent is about to make.

@@ -38,7 +38,8 @@ func (c Config) translateCommand(k shellparse.Command, start string) (parts []pl
 		}
 	}
 	if hidden := c.findMasked(k, dir); hidden != "" {
-		file(hidden, false, "it is hidden from agents: it contains secrets or controls Bailey")
+		// an agent may read its settings, but not with a program that could also change them
+		file(hidden, slices.Contains(c.Settings, hidden), "it is hidden from agents: it contains secrets or controls Bailey")
 	}
 	if len(k.Words) > 0 && filepath.Base(k.Words[0]) == "git" && k.Opaque == "" {
 		k.Opaque = bareRepoReason(dir)
