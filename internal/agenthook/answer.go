@@ -5,6 +5,7 @@ package agenthook
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -49,6 +50,8 @@ type Event struct {
 	Tool  string            // tool name as the agent uses it
 	Input map[string]string // the relevant inputs of the call
 	Dir   string            // working directory, absolute
+	// Shim is the path of bailey-shim, which runs a command line as a capability; "" if the agent's shell has none.
+	Shim string
 }
 
 // Verdict is the answer. The zero Verdict denies.
@@ -57,6 +60,12 @@ type Verdict struct {
 	Silent   bool               `json:"silent,omitempty"` // Bailey has no opinion: the agent applies its own rules
 	Reason   string             `json:"reason,omitempty"`
 	Receipts []bailey.ReceiptID `json:"receipts,omitempty"`
+	// Line, if set, replaces the command line: parts of it run as capabilities, each in its jail. The verdict is about this line.
+	Line string `json:"line,omitempty"`
+
+	Input map[string]json.RawMessage `json:"-"` // the complete input with this line, in the agent's format
+
+	shims []string // the parts of the command line that the shim must start
 }
 
 // maxCalls limits the calls of one event.
@@ -69,6 +78,7 @@ type plannedCall struct {
 	dir     string
 	about   string       // origin in the event, for the reason text
 	instead *plannedCall // the call to ask about if no rule covers this one
+	shimmed string       // if set: the gate runs the call, if this source text of a command is started by the shim
 }
 
 // Judge decides an event. from identifies the caller.
@@ -85,11 +95,18 @@ func (c Config) Judge(ctx context.Context, from bailey.Call, e Event) Verdict {
 	for _, p := range parts {
 		one := c.askGate(ctx, from, p)
 		v.Receipts = append(v.Receipts, one.Receipts...)
+		v.shims = append(v.shims, one.shims...)
 		if one.Effect < v.Effect || v.Reason == "" {
 			v.Reason = one.Reason
 		}
 		if v.Effect = v.Effect.Stricter(one.Effect); v.Effect == bailey.Deny {
 			return v
+		}
+	}
+	if len(v.shims) > 0 {
+		var ok bool
+		if v.Line, ok = shimLine(e.Input["command"], c.Home, e.Shim, v.shims); !ok {
+			return c.Judge(ctx, from, Event{Tool: e.Tool, Input: e.Input, Dir: e.Dir}) // as it is
 		}
 	}
 	return v
@@ -100,7 +117,7 @@ func (c Config) Judge(ctx context.Context, from bailey.Call, e Event) Verdict {
 func (c Config) askGate(ctx context.Context, from bailey.Call, p plannedCall) Verdict {
 	call := from
 	call.Capability, call.Input, call.Text, call.Dir = p.id, p.input, true, p.dir
-	call.Door, call.DryRun, call.Own = Door, true, true
+	call.Door, call.DryRun, call.Own = Door, true, p.shimmed == ""
 	res := c.Do(ctx, call)
 	v := Verdict{Effect: res.Decision.Effect, Reason: explainAnswer(p, res)}
 	if res.Receipt != "" {
@@ -109,8 +126,15 @@ func (c Config) askGate(ctx context.Context, from bailey.Call, p plannedCall) Ve
 	if res.Err != nil {
 		v.Effect = bailey.Deny
 	}
-	if p.instead != nil && v.Effect == bailey.Deny &&
-		(bailey.KindOf(res.Err) == bailey.Invalid || res.Decision.Made() && len(res.Decision.Rules) == 0) {
+	if p.shimmed != "" && v.Effect != bailey.Deny {
+		v.shims, v.Reason = []string{p.shimmed}, v.Reason+"; the gate runs it in its jail"
+		if v.Effect == bailey.Ask { // when the call is made; an answer to the agent's own question would not count there
+			v.Effect, v.Reason = bailey.Allow, v.Reason+", and waits there for: bailey approve"
+		}
+		return v
+	}
+	if p.instead != nil && v.Effect == bailey.Deny && (p.shimmed != "" && len(res.Decision.Rules) == 0 ||
+		bailey.KindOf(res.Err) == bailey.Invalid || res.Decision.Made() && len(res.Decision.Rules) == 0) {
 		general := c.askGate(ctx, from, *p.instead)
 		general.Receipts = append(v.Receipts, general.Receipts...)
 		return general
@@ -165,7 +189,7 @@ func (c Config) translateLine(e Event) ([]plannedCall, Verdict) {
 	}
 	var parts []plannedCall
 	for _, one := range commands {
-		parts = append(parts, c.translateCommand(one, e.Dir)...)
+		parts = append(parts, c.translateCommand(one, e)...)
 	}
 	if len(parts) == 0 {
 		return nil, Verdict{Silent: true} // only comments

@@ -84,22 +84,32 @@ func (a *App) judgeStdin(ctx context.Context) (v agenthook.Verdict, err error) {
 		return v, err
 	}
 	c.Progress = nil
-	input := map[string]any{}
+	call := apitype.ToolCall{Tool: e.Tool, Dir: e.Dir, Input: map[string]any{}, Shim: installedShim()}
 	for k, value := range e.Input {
-		input[k] = value
+		call.Input[k] = value
 	}
-	v, err = apitype.JudgeToolCall.Ask(ctx, c, apitype.ToolCall{Tool: e.Tool, Dir: e.Dir, Input: input})
+	v, err = apitype.JudgeToolCall.Ask(ctx, c, call)
 	if errors.Is(err, localapi.ErrUnreachable) && bailey.HintOf(err) == "" {
 		err = bailey.Unavailable.New(err.Error(), "run bailey doctor to find the fault")
+	}
+	if v.Line != "" { // Claude Code replaces the whole input
+		v.Input = e.whole
+		v.Input["command"], _ = json.Marshal(v.Line) // cannot fail: it is a string
 	}
 	return v, err
 }
 
+// hookEvent is an event of Claude Code.
+type hookEvent struct {
+	agenthook.Event
+	whole map[string]json.RawMessage // the complete input of the tool
+}
+
 // readEvent reads a PreToolUse event. It ignores unknown keys, because Claude Code adds new ones. From the input of the
 // tool it keeps only the keys in [agenthook.Inputs]; their values must be strings.
-func readEvent(r io.Reader) (e agenthook.Event, err error) {
-	bad := func(why string) (agenthook.Event, error) {
-		return agenthook.Event{}, bailey.Invalid.New("the hook's input "+why,
+func readEvent(r io.Reader) (e hookEvent, err error) {
+	bad := func(why string) (hookEvent, error) {
+		return hookEvent{}, bailey.Invalid.New("the hook's input "+why,
 			"run bailey doctor; Claude Code and bailey may be incompatible")
 	}
 	data, err := io.ReadAll(io.LimitReader(r, maxEvent+1))
@@ -130,7 +140,7 @@ func readEvent(r io.Reader) (e agenthook.Event, err error) {
 	case e.Tool == "" || !filepath.IsAbs(e.Dir):
 		return bad("lacks the tool or the directory")
 	}
-	e.Input = map[string]string{}
+	e.Input, e.whole = map[string]string{}, input
 	for _, key := range agenthook.Inputs {
 		var v *string
 		if raw, ok := input[key]; ok && json.Unmarshal(raw, &v) != nil {
@@ -153,8 +163,10 @@ func claudeAnswer(v agenthook.Verdict) any {
 		Event    string `json:"hookEventName"`
 		Decision string `json:"permissionDecision"`
 		Reason   string `json:"permissionDecisionReason"`
+		// replaces the input
+		Input map[string]json.RawMessage `json:"updatedInput,omitempty"`
 	}
 	return struct {
 		Specific specific `json:"hookSpecificOutput"`
-	}{specific{"PreToolUse", v.Effect.String(), v.Reason}}
+	}{specific{"PreToolUse", v.Effect.String(), v.Reason, v.Input}}
 }

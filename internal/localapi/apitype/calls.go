@@ -108,6 +108,7 @@ type ToolCall struct {
 	Tool  string         `json:"tool"`
 	Dir   string         `json:"dir"`
 	Input map[string]any `json:"input,omitempty"` // as the agent gave it
+	Shim  string         `json:"shim,omitempty"`  // path of bailey-shim for the agent's shell
 }
 
 // KillRequest sets the kill switch.
