@@ -153,6 +153,7 @@ func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 func (u *Queue) End(s bailey.SessionID) {
 	if s != "" {
 		u.Withdraw("withdrawn: its session ended", func(q bailey.Question) bool { return q.Session == s })
+		u.EndGrants("its session ended", ForSession(s))
 	}
 }
 

@@ -18,13 +18,16 @@ import (
 	"bailey/internal/localapi/apitype"
 )
 
+// maxSessionName limits the name of an agent's session, in bytes.
+const maxSessionName = 256
+
 // maxEvent is the maximum size of a hook event, in bytes.
 const maxEvent = 1 << 20
 
 func (a *App) judgeVerb() *cobra.Command {
 	cmd := &cobra.Command{Use: "judge", Short: "Answer the hook of an agent before it uses a tool"}
 	cmd.AddCommand(&cobra.Command{
-		Use: "claude-code", Short: "Answer the PreToolUse hook of Claude Code", Args: cobra.NoArgs,
+		Use: "claude-code", Short: "Answer the hooks PreToolUse and SessionEnd of Claude Code", Args: cobra.NoArgs,
 		Long: `Read the tool use that Claude Code plans from stdin, decide it, and answer allow, ask or deny on stdout.
 Each decision has a receipt. Any error is answered with deny and a hint; if that is not possible,
 the exit code is 2, which Claude Code also treats as deny. docs/hooked.md is the guide.`,
@@ -83,8 +86,12 @@ func (a *App) judgeStdin(ctx context.Context) (v agenthook.Verdict, err error) {
 	if err != nil {
 		return v, err
 	}
+	if e.ended {
+		_, err := apitype.EndAgentSession.Ask(ctx, c, apitype.AgentSession{Session: e.Session})
+		return agenthook.Verdict{Silent: true}, err
+	}
 	c.Progress = nil
-	call := apitype.ToolCall{Tool: e.Tool, Dir: e.Dir, Input: map[string]any{}, Shim: installedShim()}
+	call := apitype.ToolCall{Tool: e.Tool, Dir: e.Dir, Input: map[string]any{}, Shim: installedShim(), Session: e.Session}
 	for k, value := range e.Input {
 		call.Input[k] = value
 	}
@@ -103,6 +110,7 @@ func (a *App) judgeStdin(ctx context.Context) (v agenthook.Verdict, err error) {
 type hookEvent struct {
 	agenthook.Event
 	whole map[string]json.RawMessage // the complete input of the tool
+	ended bool                       // the session has ended
 }
 
 // readEvent reads a PreToolUse event. It ignores unknown keys, because Claude Code adds new ones. From the input of the
@@ -126,6 +134,13 @@ func readEvent(r io.Reader) (e hookEvent, err error) {
 		return bad("is not JSON: " + err.Error())
 	}
 	var name string
+	if json.Unmarshal(top["hook_event_name"], &name) == nil && name == "SessionEnd" {
+		e.ended = true
+		if json.Unmarshal(top["session_id"], &e.Session) != nil || e.Session == "" || len(e.Session) > maxSessionName {
+			return bad("has no session_id")
+		}
+		return e, nil
+	}
 	for _, f := range []struct {
 		key string
 		to  any
@@ -133,6 +148,9 @@ func readEvent(r io.Reader) (e hookEvent, err error) {
 		if json.Unmarshal(top[f.key], f.to) != nil {
 			return bad("has no " + f.key)
 		}
+	}
+	if raw, ok := top["session_id"]; ok && (json.Unmarshal(raw, &e.Session) != nil || len(e.Session) > maxSessionName) {
+		return bad("has a session_id that is not a short text")
 	}
 	switch {
 	case name != "PreToolUse":

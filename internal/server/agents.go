@@ -67,7 +67,7 @@ func (s *Server) listTokens(context.Context, localapi.None, gateway.Caller) (api
 
 // judgeToolCall decides about a tool call of an agent. Each part of it becomes a call with its own receipt.
 func (s *Server) judgeToolCall(ctx context.Context, r apitype.ToolCall, from gateway.Caller) (agenthook.Verdict, error) {
-	e := agenthook.Event{Tool: r.Tool, Dir: r.Dir, Shim: r.Shim, Input: map[string]string{}}
+	e := agenthook.Event{Tool: r.Tool, Dir: r.Dir, Shim: r.Shim, Session: r.Session, Input: map[string]string{}}
 	for _, key := range agenthook.Inputs {
 		e.Input[key], _ = r.Input[key].(string)
 	}
@@ -94,7 +94,7 @@ func (s *Server) judgeConfig() agenthook.Config {
 			return m.Isolation != pack.Agent && strings.ReplaceAll(string(m.ID), ".", "_") == tool
 		})
 	}
-	return agenthook.Config{Do: s.limit.Do, Catalog: s.shelf.Active, Ours: ours, Home: home, Masks: slices.Concat(masks, files), Settings: files,
+	return agenthook.Config{Do: s.limit.Do, Catalog: s.shelf.Active, Ours: ours, Home: home, Masks: slices.Concat(masks, files), Settings: files, Grants: agenthook.NewGrants(s.scribe.recordEvent),
 		Verbs: s.commands.All, Open: s.commands.ForAgents}
 }
 

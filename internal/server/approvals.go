@@ -298,7 +298,7 @@ func (d mcpBackend) Answer(ctx context.Context, from bailey.Call, id bailey.Appr
 // draftGrant returns the text that would be signed.
 func (s *Server) draftGrant(_ context.Context, r apitype.GrantDraftRequest,
 	_ gateway.Caller) (apitype.GrantDraft, error) {
-	text, err := s.Queue.Draft(r.ID, time.Duration(r.Seconds)*time.Second)
+	text, err := s.Queue.Draft(r.ID, time.Duration(r.Seconds)*time.Second, r.Session)
 	return apitype.GrantDraft{Text: text}, err
 }
 
@@ -311,6 +311,9 @@ func (s *Server) giveGrant(ctx context.Context, r apitype.GrantRequest,
 }
 
 func (s *Server) revokeGrant(ctx context.Context, r apitype.ID, from gateway.Caller) (approve.Revoked, error) {
+	if ended, err := s.hook.Grants.Revoke(ctx, bailey.GrantID(r.ID), from.Principal.Person); ended {
+		return approve.Revoked{ID: bailey.GrantID(r.ID)}, err
+	}
 	end := approve.Revoked{ID: bailey.GrantID(r.ID), Person: from.Principal.Person, Operator: string(from.Operator)}
 	return end, s.Queue.Revoke(ctx, end)
 }
@@ -321,6 +324,9 @@ func (s *Server) listGrants(context.Context, localapi.None, gateway.Caller) (api
 	for _, g := range s.Queue.Grants() {
 		out.Grants = append(out.Grants, newGrant(g))
 	}
+	for _, g := range s.hook.Grants.List(s.Rules.Engine().Digest()) {
+		out.Grants = append(out.Grants, newSessionGrants(g)...)
+	}
 	return out, nil
 }
 
@@ -330,6 +336,6 @@ func newGrant(s approve.Standing) apitype.StandingGrant {
 		return apitype.StandingGrant{ID: s.ID, Text: s.Text}
 	}
 	return apitype.StandingGrant{ID: g.ID, Capability: g.Capability, Agent: g.Principal.Agent,
-		Person: g.Principal.Person, Rules: g.Rules, Given: g.Given, Until: g.Until,
+		Person: g.Principal.Person, Session: g.Session, Rules: g.Rules, Given: g.Given, Until: g.Until,
 		By: s.By.Name, Level: s.By.Level, Question: s.Question, Text: s.Text}
 }
