@@ -58,6 +58,11 @@ func (u *Queue) Draft(id bailey.ApprovalID, long time.Duration, session bool) (t
 	return text, nil
 }
 
+// CanStand reports whether a grant for its session can answer a question.
+func CanStand(q bailey.Question) bool {
+	return q.Session != "" && checkStandable(q, MaxStanding) == nil
+}
+
 // checkStandable returns an error if a question must be asked each time, for example because the effect is
 // irreversible.
 func checkStandable(q bailey.Question, long time.Duration) error {

@@ -19,7 +19,9 @@ const ourHook = `{"matcher":"*","hooks":[{"type":"command","command":"/usr/bin/b
 // Hooks behind Bailey's can change what it has judged; those before it cannot.
 func TestLaterHooks(t *testing.T) {
 	dir := t.TempDir()
-	other := func(line string) string { return `{"matcher":"Bash","hooks":[{"type":"command","command":"` + line + `"}]}` }
+	other := func(line string) string {
+		return `{"matcher":"Bash","hooks":[{"type":"command","command":"` + line + `"}]}`
+	}
 	var files []settingsFile
 	for name, list := range map[string]string{"user": other("/x/first") + "," + ourHook + "," + other("/x/second"), "local": other("/x/third")} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(`{"hooks":{"PreToolUse":[`+list+`]}}`), 0o600); err != nil {
