@@ -179,6 +179,7 @@ type Grant struct {
 	ID         GrantID
 	Capability CapabilityID
 	Principal  Principal // only agent, person and organisation
+	Session    SessionID // the only session in which it is valid; "" for all
 	Rules      []Rule
 	Nonce      string
 	Given      time.Time

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -40,10 +41,15 @@ func TestClaudeIsHooked(t *testing.T) {
 	}
 	uses := []scripted.Reply{
 		file(filepath.Join(project, "allowed"), "x"), file(filepath.Join(home, "outside"), "x"), file(filepath.Join(project, ".git", "hooks", "pre-commit"), "x"),
-		shell("echo hi > redirected"), shell("touch asked"), shell("touch denied && bailey approve a-1"), shell("git status"),
+		shell("echo hi > redirected"), shell("dd of=asked < /dev/null"), shell("touch denied && bailey approve a-1"), shell("git status"),
 		// Paths as Claude Code reads them, and a program from the project.
 		file("~/tilde", "x"), file(" "+filepath.Join(home, "blank"), "x"), shell("tools/nice cat allowed"),
 		shell("cd docs && git status"), // git takes docs for a repository
+		// A line that runs as a capability, in its jail, with the output and the exit code of the tool.
+		shell("go test -v ./... 2>&1 | tail -n 50"), shell("go vet ./..."),
+		{Tool: "Read", Input: map[string]any{"file_path": filepath.Join(home, "go/pkg/mod/m@v1/m.go")}},
+		{Tool: "Read", Input: map[string]any{"file_path": filepath.Join(home, ".claude/.credentials.json")}},
+		shell("mkdir -p made/x && touch made/x/y && sed -n 1p allowed"),
 	}
 	var came []string // the result of each use
 	m := &scripted.Model{Say: func(_ context.Context, now scripted.Turn) (scripted.Reply, bool) {
@@ -58,6 +64,9 @@ func TestClaudeIsHooked(t *testing.T) {
 		return next, true
 	}}
 	for name, text := range map[string]string{"tools/nice": "#!/bin/sh\ntouch ran\n", "docs/HEAD": "ref: refs/heads/main\n", "docs/objects/x": "", "docs/refs/x": "",
+		"go.mod": "module example.org/m\n\ngo 1.24\n",
+		"m_test.go": "package m\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestJail(t *testing.T) {\n\t_, err := os.Stat(" + strconv.Quote(home) + ")\n\tt.Log(\"outside:\", err)\n}\n",
+		"../me/go/pkg/mod/m@v1/m.go": "package m // a dependency\n", "../me/.claude/.credentials.json": `{"token":"sesame-open"}`,
 		"docs/config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = touch watched\n"} {
 		if err := os.MkdirAll(filepath.Join(project, filepath.Dir(name)), 0o700); err != nil {
 			t.Fatal(err)
@@ -82,6 +91,9 @@ func TestClaudeIsHooked(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, "bailey"), ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, "bailey-shim"), "../bailey-shim").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	bailey, kept := filepath.Join(bin, "bailey"), filepath.Join(top, "kept")
 	if err := os.Link(bailey, kept); err != nil {
 		t.Fatal(err)
@@ -94,7 +106,7 @@ func TestClaudeIsHooked(t *testing.T) {
 		t.Fatalf("%d of %d tools used: %v\n%s", len(came), len(uses), came, said)
 	}
 	for name, want := range map[string]bool{
-		filepath.Join(project, "allowed"): true, filepath.Join(project, "redirected"): true, filepath.Join(home, "outside"): false,
+		filepath.Join(project, "allowed"): true, filepath.Join(project, "redirected"): true, filepath.Join(project, "made/x/y"): true, filepath.Join(home, "outside"): false,
 		filepath.Join(project, ".git/hooks/pre-commit"): false, filepath.Join(project, "asked"): false, filepath.Join(project, "denied"): false,
 		filepath.Join(home, "tilde"): false, filepath.Join(home, "blank"): false, filepath.Join(project, "ran"): false, filepath.Join(project, "docs", "watched"): false,
 	} {
@@ -102,7 +114,8 @@ func TestClaudeIsHooked(t *testing.T) {
 			t.Errorf("%s: there %v, want %v", name, err == nil, want)
 		}
 	}
-	for n, want := range map[int]string{1: "outside the workspaces", 5: "operator-verb", 6: "No commits yet"} {
+	for n, want := range map[int]string{1: "outside the workspaces", 5: "operator-verb", 6: "No commits yet",
+		11: "outside: stat " + home + ": no such file", 12: "", 13: "a dependency", 14: "contains the agent's credentials"} {
 		if got := came[n]; !strings.Contains(got, want) {
 			t.Errorf("%v came to %s, want %s", uses[n].Input, got, want)
 		}

@@ -4,7 +4,9 @@
 package agenthook
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -38,8 +40,11 @@ type Config struct {
 	Ours    func(tool string) bool // whether Bailey's MCP interface has a tool of that name
 	Home    string                 // the user's home directory
 	Masks   []string               // canonical paths that must stay hidden
-	Verbs   []string               // all commands of bailey, the first word of each
-	Open    []string               // commands that agents may use, one word or two; all others need an operator
+	// Settings are the masked files that its reading tool may nevertheless read: they control the agent.
+	Settings []string
+	Grants   *Grants  // answers for sessions; nil: none
+	Verbs    []string // all commands of bailey, the first word of each
+	Open     []string // commands that agents may use, one word or two; all others need an operator
 }
 
 // Event is the call that an agent is about to make.
@@ -47,6 +52,9 @@ type Event struct {
 	Tool  string            // tool name as the agent uses it
 	Input map[string]string // the relevant inputs of the call
 	Dir   string            // working directory, absolute
+	// Shim is the path of bailey-shim, which runs a command line as a capability; "" if the agent's shell has none.
+	Shim    string
+	Session string // as the agent names it; "" if it has none
 }
 
 // Verdict is the answer. The zero Verdict denies.
@@ -55,6 +63,17 @@ type Verdict struct {
 	Silent   bool               `json:"silent,omitempty"` // Bailey has no opinion: the agent applies its own rules
 	Reason   string             `json:"reason,omitempty"`
 	Receipts []bailey.ReceiptID `json:"receipts,omitempty"`
+	// Line, if set, replaces the command line: parts of it run as capabilities, each in its jail. The verdict is about this line.
+	Line string `json:"line,omitempty"`
+
+	Input map[string]json.RawMessage `json:"-"` // the complete input with this line, in the agent's format
+
+	// Question can be answered for the session; "" if not.
+	Question bailey.ApprovalID `json:"question,omitempty"`
+
+	asked  []AskedCall // calls about which rules ask, if an answer for the session can cover them
+	policy string      // digest of the policy that asked
+	shims  []string    // the parts of the command line that the shim must start
 }
 
 // maxCalls limits the calls of one event.
@@ -67,6 +86,7 @@ type plannedCall struct {
 	dir     string
 	about   string       // origin in the event, for the reason text
 	instead *plannedCall // the call to ask about if no rule covers this one
+	shimmed string       // if set: the gate runs the call, if this source text of a command is started by the shim
 }
 
 // Judge decides an event. from identifies the caller.
@@ -80,9 +100,15 @@ func (c Config) Judge(ctx context.Context, from bailey.Call, e Event) Verdict {
 			maxCalls)}
 	}
 	v = Verdict{Effect: bailey.Allow}
+	var asked []AskedCall
+	grantable := true
 	for _, p := range parts {
-		one := c.askGate(ctx, from, p)
+		one := c.askGate(ctx, from, p, e)
+		asked = append(asked, one.asked...)
+		grantable = grantable && (one.Effect != bailey.Ask || len(one.asked) > 0)
+		v.policy = cmp.Or(v.policy, one.policy)
 		v.Receipts = append(v.Receipts, one.Receipts...)
+		v.shims = append(v.shims, one.shims...)
 		if one.Effect < v.Effect || v.Reason == "" {
 			v.Reason = one.Reason
 		}
@@ -90,15 +116,28 @@ func (c Config) Judge(ctx context.Context, from bailey.Call, e Event) Verdict {
 			return v
 		}
 	}
+	if len(v.shims) > 0 {
+		var ok bool
+		if v.Line, ok = shimLine(e.Input["command"], c.Home, e.Shim, v.shims); !ok {
+			return c.Judge(ctx, from, Event{Tool: e.Tool, Input: e.Input, Dir: e.Dir, Session: e.Session}) // as it is
+		}
+	}
+	if v.Effect == bailey.Ask && grantable {
+		q := Asked{Session: e.Session, Principal: from.Principal, Dir: e.Dir, Calls: asked, Policy: v.policy}
+		if id := c.Grants.record(q); id != "" {
+			v.Question = id
+			v.Reason += "; to allow it for this session: bailey approve --session " + string(id) + "; for good: bailey approve --always " + string(id)
+		}
+	}
 	return v
 }
 
 // askGate sends a call through the gate. If the gate refuses the call before it evaluates a rule, the answer is deny. If no
 // rule covers the call, or its input is invalid, ask tries the more general call in p.instead, if there is one.
-func (c Config) askGate(ctx context.Context, from bailey.Call, p plannedCall) Verdict {
+func (c Config) askGate(ctx context.Context, from bailey.Call, p plannedCall, e Event) Verdict {
 	call := from
 	call.Capability, call.Input, call.Text, call.Dir = p.id, p.input, true, p.dir
-	call.Door, call.DryRun, call.Own = Door, true, true
+	call.Door, call.DryRun, call.Own = Door, true, p.shimmed == ""
 	res := c.Do(ctx, call)
 	v := Verdict{Effect: res.Decision.Effect, Reason: explainAnswer(p, res)}
 	if res.Receipt != "" {
@@ -107,13 +146,41 @@ func (c Config) askGate(ctx context.Context, from bailey.Call, p plannedCall) Ve
 	if res.Err != nil {
 		v.Effect = bailey.Deny
 	}
-	if p.instead != nil && v.Effect == bailey.Deny &&
-		(bailey.KindOf(res.Err) == bailey.Invalid || res.Decision.Made() && len(res.Decision.Rules) == 0) {
-		general := c.askGate(ctx, from, *p.instead)
+	if p.shimmed != "" && v.Effect != bailey.Deny {
+		v.shims, v.Reason = []string{p.shimmed}, v.Reason+"; the gate runs it in its jail"
+		if v.Effect == bailey.Ask { // when the call is made; an answer to the agent's own question would not count there
+			v.Effect, v.Reason = bailey.Allow, v.Reason+", and waits there for: bailey approve"
+		}
+		return v
+	}
+	if p.instead != nil && v.Effect == bailey.Deny && (p.shimmed != "" && len(res.Decision.Rules) == 0 ||
+		bailey.KindOf(res.Err) == bailey.Invalid || res.Decision.Made() && len(res.Decision.Rules) == 0) {
+		general := c.askGate(ctx, from, *p.instead, e)
 		general.Receipts = append(v.Receipts, general.Receipts...)
 		return general
 	}
+	if v.Effect == bailey.Ask {
+		c.answerFromGrants(ctx, from, p, e, res, &v)
+	}
 	return v
+}
+
+// answerFromGrants allows a call that a person granted for the session. Otherwise it notes what an answer would cover.
+func (c Config) answerFromGrants(ctx context.Context, from bailey.Call, p plannedCall, e Event, res bailey.Result, v *Verdict) {
+	one, ok := coverOf(p, e)
+	if !ok {
+		return
+	}
+	one.Rules = res.Decision.Asks
+	v.asked, v.policy = []AskedCall{one}, res.Decision.Policy
+	grant, err := c.Grants.use(ctx, Asked{Session: e.Session, Principal: from.Principal, Calls: v.asked, Policy: v.policy}, res.Receipt)
+	switch {
+	case err != nil:
+		v.Effect, v.Reason = bailey.Deny, "Bailey: cannot record the use of a grant: "+err.Error()
+	case grant != "":
+		v.Effect, v.asked = bailey.Allow, nil
+		v.Reason += "; granted for this session by " + string(grant)
+	}
 }
 
 // explainAnswer returns one line that explains the answer to its reader.
@@ -163,7 +230,7 @@ func (c Config) translateLine(e Event) ([]plannedCall, Verdict) {
 	}
 	var parts []plannedCall
 	for _, one := range commands {
-		parts = append(parts, c.translateCommand(one, e.Dir)...)
+		parts = append(parts, c.translateCommand(one, e)...)
 	}
 	if len(parts) == 0 {
 		return nil, Verdict{Silent: true} // only comments

@@ -82,6 +82,7 @@ func (y *yard) do(catalog *pack.Catalog, c bailey.Call) bailey.Result {
 		r.Err = &bailey.Error{Kind: bailey.Denied, Message: "an operator's"}
 	case c.Capability == shell, c.Capability == fetch, c.Capability == other:
 		made(bailey.Ask, "asks")
+		r.Decision.Asks = r.Decision.Rules
 	case c.Capability == "git.commit":
 		r.Decision = bailey.Decision{Reason: "no rule allows git.commit", Policy: "p"}
 		r.Err = &bailey.Error{Kind: bailey.Denied, Message: "no rule allows git.commit"}

@@ -177,7 +177,7 @@ func TestAttackGitOperands(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, p := range (Config{Catalog: y.Catalog}).translateCommand(all[0], dir) {
+		for _, p := range (Config{Catalog: y.Catalog}).translateCommand(all[0], Event{Dir: dir}) {
 			if p.id == read && p.about == "git would read it" {
 				paths = append(paths, strings.TrimPrefix(p.input["path"].(string), outside+"/"))
 			}

@@ -20,7 +20,8 @@ var discardFiles = []string{"/dev/null", "/dev/stdout", "/dev/stderr"}
 // translateCommand translates a simple command into calls: one for each file that the shell opens for it, one for the first
 // masked path that it names, and one for the command itself. If a capability means the same as the command, that
 // capability is called.
-func (c Config) translateCommand(k shellparse.Command, start string) (parts []plannedCall) {
+func (c Config) translateCommand(k shellparse.Command, e Event) (parts []plannedCall) {
+	start := e.Dir
 	dir := start
 	if k.Dir != "" {
 		dir = absolutePath(start, k.Dir)
@@ -38,7 +39,8 @@ func (c Config) translateCommand(k shellparse.Command, start string) (parts []pl
 		}
 	}
 	if hidden := c.findMasked(k, dir); hidden != "" {
-		file(hidden, false, "it is hidden from agents: it contains secrets or controls Bailey")
+		// an agent may read its settings, but not with a program that could also change them
+		file(hidden, slices.Contains(c.Settings, hidden), "it is hidden from agents: it contains secrets or controls Bailey")
 	}
 	if len(k.Words) > 0 && filepath.Base(k.Words[0]) == "git" && k.Opaque == "" {
 		k.Opaque = bareRepoReason(dir)
@@ -69,6 +71,15 @@ func (c Config) translateCommand(k shellparse.Command, start string) (parts []pl
 			file(path, false, "git would read it")
 		}
 	}
+	if plain, ok := translatePlain(k.Words); ok {
+		for _, path := range plain.paths {
+			file(path, plain.writes, "the program would open it")
+		}
+		if len(plain.paths) == 0 {
+			file("", false, "")
+		}
+		return parts
+	}
 	if found := pack.Meanings(c.Catalog(), k.Words); len(found) > 0 {
 		m := slices.MaxFunc(found, func(a, b pack.Meaning) int {
 			return cmp.Compare(a.SideEffect.Rank(), b.SideEffect.Rank())
@@ -76,6 +87,9 @@ func (c Config) translateCommand(k shellparse.Command, start string) (parts []pl
 		// In a cage, the tool holds only what it is lent and runs only the programs there; outside, it has all rights
 		// of the user.
 		if len(m.Wants()) > 0 || len(m.Waivers()) > 0 || m.CagedLines() {
+			if len(found) == 1 && len(m.Inputs) == 1 && e.Shim != "" && startsWith(k.Text, k.Words[0]) {
+				return append(parts, plannedCall{id: m.ID, dir: dir, input: m.Inputs[0], instead: &whole, shimmed: k.Text})
+			}
 			return append(parts, whole)
 		}
 		for _, in := range m.Inputs {

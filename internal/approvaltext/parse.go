@@ -32,6 +32,9 @@ func ParseGrant(text string) (bailey.Grant, error) {
 		Capability: bailey.CapabilityID(r.readStringLine("capability"))}
 	g.Principal = bailey.Principal{Agent: r.readStringLine("agent"), Person: r.readStringLine("person"),
 		Organisation: r.readStringLine("organisation")}
+	if strings.HasPrefix(r.rest, "session ") {
+		g.Session = bailey.SessionID(r.readStringLine("session"))
+	}
 	g.Rules = r.readRules()
 	g.Nonce = r.readStringLine("nonce")
 	g.Given, g.Until = r.readTimeLine("given"), r.readTimeLine("until")

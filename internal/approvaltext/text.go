@@ -260,6 +260,9 @@ func GrantText(g bailey.Grant) string {
 	w.writeLine("agent", g.Principal.Agent)
 	w.writeLine("person", g.Principal.Person)
 	w.writeLine("organisation", g.Principal.Organisation)
+	if g.Session != "" {
+		w.writeLine("session", string(g.Session))
+	}
 	w.writeRules(g.Rules)
 	w.writeLine("nonce", g.Nonce)
 	w.writeLine("given", formatTime(g.Given))

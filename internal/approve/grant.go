@@ -28,8 +28,9 @@ type draft struct {
 	until    time.Time
 }
 
-// Draft returns the text of a grant that would answer an open question, and similar calls, for the given duration.
-func (u *Queue) Draft(id bailey.ApprovalID, long time.Duration) (text string, err error) {
+// Draft returns the text of a grant that would answer an open question, and similar calls, for the given duration. If
+// session is set, the grant is for the session of the question and ends with it.
+func (u *Queue) Draft(id bailey.ApprovalID, long time.Duration, session bool) (text string, err error) {
 	e, err := u.findOpen(id)
 	if err != nil {
 		return "", err
@@ -40,6 +41,12 @@ func (u *Queue) Draft(id bailey.ApprovalID, long time.Duration) (text string, er
 	now := u.c.Now()
 	g := bailey.Grant{ID: bailey.NewGrantID(), Capability: e.q.Call, Principal: e.q.Principal, Rules: e.q.Rules,
 		Nonce: newNonce(), Given: now, Until: now.Add(long)}
+	if session {
+		if g.Session = e.q.Session; g.Session == "" {
+			return "", bailey.Invalid.New("the call of this question belongs to no session that lasts",
+				"run bailey approve "+string(id)+" --for 8h, or begin a session before the calls: eval \"$(bailey session)\"")
+		}
+	}
 	text = approvaltext.GrantText(g)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -49,6 +56,11 @@ func (u *Queue) Draft(id bailey.ApprovalID, long time.Duration) (text string, er
 	}
 	u.drafts[g.ID] = draft{id, text, now, g.Until}
 	return text, nil
+}
+
+// CanStand reports whether a grant for its session can answer a question.
+func CanStand(q bailey.Question) bool {
+	return q.Session != "" && checkStandable(q, MaxStanding) == nil
 }
 
 // checkStandable returns an error if a question must be asked each time, for example because the effect is
@@ -208,7 +220,7 @@ func (u *Queue) coversQuestion(s Standing, q bailey.Question) bool {
 	if err != nil || len(q.Rules) == 0 || checkStandable(q, time.Second) != nil {
 		return false
 	}
-	same := g.Capability == q.Call && g.Principal.Agent == q.Principal.Agent &&
+	same := g.Capability == q.Call && (g.Session == "" || g.Session == q.Session) && g.Principal.Agent == q.Principal.Agent &&
 		g.Principal.Person == q.Principal.Person && g.Principal.Organisation == q.Principal.Organisation
 	for _, r := range q.Rules {
 		same = same && slices.ContainsFunc(g.Rules, func(o bailey.Rule) bool { return o.ID == r.ID && o.Digest == r.Digest })
@@ -271,4 +283,22 @@ func (u *Queue) takeBack(id bailey.GrantID) {
 		}
 		e.turn.Unlock()
 	}
+}
+
+// EndGrants ends the grants that want accepts, because of reason.
+func (u *Queue) EndGrants(reason string, want func(bailey.Grant) bool) {
+	for _, s := range u.Grants() {
+		g, err := approvaltext.ParseGrant(s.Text)
+		if err != nil || !want(g) {
+			continue
+		}
+		if err := u.Revoke(context.Background(), Revoked{ID: s.ID, Reason: reason}); err != nil {
+			u.c.Log.Error("the end of a grant is not in the ledger", "grant", s.ID, "err", err)
+		}
+	}
+}
+
+// ForSession selects the grants for one session; "" selects those for any one.
+func ForSession(id bailey.SessionID) func(bailey.Grant) bool {
+	return func(g bailey.Grant) bool { return g.Session != "" && (id == "" || g.Session == id) }
 }

@@ -13,7 +13,7 @@ import (
 // give drafts a standing grant for a question and gives it under the given name.
 func give(t *testing.T, u *Queue, id bailey.ApprovalID, name string, long time.Duration) (Standing, error) {
 	t.Helper()
-	text, err := u.Draft(id, long)
+	text, err := u.Draft(id, long, false)
 	if err != nil {
 		return Standing{}, err
 	}
@@ -127,18 +127,18 @@ func TestGrantsThatCannotStand(t *testing.T) {
 		q := other(again(call))
 		change(&q)
 		a := ask(t, u, q)
-		if _, err := u.Draft(a.Question, time.Hour); !errors.Is(err, bailey.Invalid) || bailey.HintOf(err) == "" {
+		if _, err := u.Draft(a.Question, time.Hour, false); !errors.Is(err, bailey.Invalid) || bailey.HintOf(err) == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	call.Rules = []bailey.Rule{one}
 	ask(t, u, call)
 	for _, long := range []time.Duration{0, -1, time.Millisecond, MaxStanding + 1} {
-		if _, err := u.Draft("a-1", long); !errors.Is(err, bailey.Invalid) {
+		if _, err := u.Draft("a-1", long, false); !errors.Is(err, bailey.Invalid) {
 			t.Errorf("%v: %v", long, err)
 		}
 	}
-	text, err := u.Draft("a-1", time.Hour)
+	text, err := u.Draft("a-1", time.Hour, false)
 	if err != nil {
 		t.Fatal(err)
 	}

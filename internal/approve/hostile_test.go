@@ -148,7 +148,7 @@ func TestGrantGivenMeanwhile(t *testing.T) {
 		call := question("a-1", false)
 		call.Call, call.Rules = "git.push", []bailey.Rule{one}
 		ask(t, u, call)
-		text, err := u.Draft("a-1", time.Hour)
+		text, err := u.Draft("a-1", time.Hour, false)
 		if err != nil {
 			t.Fatal(err)
 		}

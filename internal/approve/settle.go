@@ -154,6 +154,7 @@ func (u *Queue) End(s bailey.SessionID) {
 	if s != "" {
 		u.forgetSession(s)
 		u.Withdraw("withdrawn: its session ended", func(q bailey.Question) bool { return q.Session == s })
+		u.EndGrants("its session ended", ForSession(s))
 	}
 }
 

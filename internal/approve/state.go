@@ -56,6 +56,7 @@ type Revoked struct {
 	ID       bailey.GrantID `json:"id"`
 	Person   string         `json:"person,omitempty"`
 	Operator string         `json:"operator,omitempty"`
+	Reason   string         `json:"reason,omitempty"` // why it ended, if no person revoked it
 }
 
 // Kept is a question that has not ended.

@@ -126,6 +126,8 @@ type answerFlags struct {
 	key, signature string
 	long           string // how long the grant is valid; "" for one call
 	details        bool   // show everything that the answer is bound to
+	session        bool   // valid until the session of the call ends
+	always         bool   // write a rule
 }
 
 func (a *App) approveVerb() *cobra.Command {
@@ -141,17 +143,27 @@ If settings.yaml names approvers, one of them must sign the answer: with --key, 
 --signature, give a signature of the output of bailey approvals show ID --text that was made elsewhere.
 
 With --for, the approval becomes a grant: for that time, the rules that ask allow the same capability of the
-same agent with any arguments. The text of the grant is signed instead of that of the question. bailey grants
-lists and revokes grants.`,
+same agent with any arguments. The text of the grant is signed instead of that of the question. With --session,
+the grant is for the session of the call: it ends with the session, when the policy changes, and when everything
+is stopped. bailey grants lists and revokes grants.
+
+With --always, a rule is written and shown, as bailey allow does, and the question is approved.
+
+The hook of an agent (docs/hooked.md) names questions that can be answered with --session or --always. Such a
+grant covers the same command, the same tool, or the same host only.`,
 		Example: "  bailey approve a-… --key ~/.ssh/id_ed25519_sk\n  bailey approve a-… --for 1h",
 		Args:    someArgs("a question: see bailey approvals list"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case how.key != "" && how.signature != "":
 				return bailey.Invalid.New("--key and --signature cannot be combined", "see bailey approve --help")
-			case how.signature != "" && (len(args) > 1 || how.long != ""):
+			case how.session && how.always || how.long != "" && (how.session || how.always):
+				return bailey.Invalid.New("--for, --session and --always exclude each other", "choose one")
+			case how.always && how.signature != "":
+				return bailey.Invalid.New("a rule has no text that a signature made elsewhere covers", "approve the question without --always")
+			case how.signature != "" && (len(args) > 1 || how.long != "" || how.session):
 				return bailey.Invalid.New("a signature made elsewhere covers the text of one question",
-					"name one question without --for, or sign with --key")
+					"name one question without --for and --session, or sign with --key")
 			}
 			for _, id := range args {
 				if err := a.approveQuestion(cmd.Context(), id, how); err != nil {
@@ -165,6 +177,8 @@ lists and revokes grants.`,
 	f.StringVar(&how.key, "key", "", "sign with this SSH key, a `file`")
 	f.StringVar(&how.signature, "signature", "", "a detached SSH signature of the text, a `file`")
 	f.BoolVar(&how.details, "details", false, "show everything that the answer is bound to")
+	f.BoolVar(&how.session, "session", false, "approve such calls until the session of the call ends")
+	f.BoolVar(&how.always, "always", false, "write a rule that allows such calls")
 	f.StringVar(&how.long, "for", "", "approve such calls for this `duration`, for example 1h30m; at most a day")
 	return a.OperatorVerb(cmd)
 }
@@ -173,6 +187,9 @@ func (a *App) approveQuestion(ctx context.Context, id string, how answerFlags) e
 	op, c, err := a.OperatorClient("approve")
 	if err != nil {
 		return err
+	}
+	if asked, err := apitype.ShowAsked.Ask(ctx, c, apitype.ID{ID: id}); err == nil {
+		return a.approveAsked(ctx, c, op, asked, how)
 	}
 	q, err := questionOf(ctx, c, id)
 	switch {
@@ -187,8 +204,13 @@ func (a *App) approveQuestion(ctx context.Context, id string, how answerFlags) e
 		text = q.Summary()
 	}
 	a.Explain(text)
-	if how.long != "" {
+	switch {
+	case how.long != "" || how.session:
 		return a.approveFor(ctx, c, op, q, how)
+	case how.always:
+		if err := a.allowAlways(ctx, q); err != nil {
+			return err
+		}
 	}
 	if err := a.confirmWithDetails(ctx, "Grant this?", q.Summary()); err != nil {
 		return err
@@ -317,11 +339,19 @@ func (a *App) grantsList() *cobra.Command {
 			fmt.Fprintln(w, "no grants are active")
 		}
 		PrintTable(w, "", l.Grants, func(g apitype.StandingGrant) []any {
-			return []any{g.ID, terminal.TableCell(string(g.Capability)), "of " + terminal.TableCell(g.Agent),
+			return []any{g.ID, terminal.TableCell(strings.TrimSpace(string(g.Capability) + " " + g.Covers)), "of " + terminal.TableCell(g.Agent),
 				terminal.TableCell(askingRules(g.Rules)), fmt.Sprintf("by %s (%s)", terminal.TableCell(g.By), g.Level),
-				"until " + g.Until.Local().Format(time.DateTime)}
+				endOfGrant(g)}
 		})
 	})
+}
+
+// endOfGrant says when a grant ends.
+func endOfGrant(g apitype.StandingGrant) string {
+	if g.Session != "" {
+		return "until its session ends"
+	}
+	return "until " + g.Until.Local().Format(time.DateTime)
 }
 
 func askingRules(rules []bailey.Rule) string {
@@ -359,22 +389,29 @@ func (a *App) grantsRevoke() *cobra.Command {
 func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Operator, q apitype.OpenQuestion,
 	how answerFlags) error {
 	long, ok := parseDuration(how.long)
+	if how.session {
+		long, ok = approve.MaxStanding, true
+	}
 	if !ok {
 		return bailey.Invalid.Errorf("write --for 1h30m", "--for %s is not a duration", terminal.CutLine(how.long))
 	}
-	d, err := apitype.DraftGrant.Ask(ctx, c, apitype.GrantDraftRequest{ID: q.ID, Seconds: int64(long / time.Second)})
+	d, err := apitype.DraftGrant.Ask(ctx, c, apitype.GrantDraftRequest{ID: q.ID, Seconds: int64(long / time.Second), Session: how.session})
 	if err != nil {
 		return err
 	}
 	g, err := approvaltext.ParseGrant(d.Text)
-	if err != nil || g.Capability != q.Call || g.Principal.Agent != q.Agent || time.Until(g.Until) > long+time.Minute {
+	if err != nil || g.Capability != q.Call || g.Principal.Agent != q.Agent || time.Until(g.Until) > long+time.Minute ||
+		how.session && g.Session == "" {
 		return bailey.Denied.Wrap(err, "the gateway drafted another grant than the one requested",
 			"do not approve it; run: bailey gateway stop")
 	}
+	end := g.Until.Local().Format(time.DateTime)
+	if how.session {
+		end = "its session ends, the policy changes or everything is stopped, and at most until " + end
+	}
 	a.Explain(fmt.Sprintf(
 		"\nThe grant would allow every %s of %s that %s asks about, with any arguments, until %s.\n",
-		terminal.Shown(string(g.Capability)), terminal.Shown(g.Principal.Agent), askingRules(g.Rules),
-		g.Until.Local().Format(time.DateTime)))
+		terminal.Shown(string(g.Capability)), terminal.Shown(g.Principal.Agent), askingRules(g.Rules), end))
 	if err := a.confirmWithDetails(ctx, "Give this grant?", q.Summary()); err != nil {
 		return err
 	}

@@ -100,10 +100,36 @@ func hookLine(files []settingsFile, ours func(command string) bool) (string, err
 	return "", errors.New("none of its settings runs bailey judge before every tool")
 }
 
+// laterHooks returns the other commands that Claude Code runs before it uses a tool, with their files, behind Bailey's line. One
+// of them can answer with updatedInput: then the tool gets an input that Bailey has not seen.
+func laterHooks(files []settingsFile, line string) (later []string) {
+	behind := false
+	for _, f := range files {
+		text, err := ReadConfig(f.path)
+		if err != nil || text == nil {
+			continue
+		}
+		s, err := readHooks(text)
+		if err != nil {
+			continue
+		}
+		for _, l := range s.all {
+			switch {
+			case l == line:
+				behind = true
+			case behind && l != "":
+				later = append(later, fmt.Sprintf("%s runs %q", f.path, terminal.CutLine(l)))
+			}
+		}
+	}
+	return later
+}
+
 // hookSettings holds the relevant settings of one file.
 type hookSettings struct {
 	disabled, onlyManaged bool
 	lines                 []string // run before every use of a tool
+	all                   []string // run before the use of any tool
 }
 
 // readHooks matches keys by their exact names, as Claude Code does. A hook with an unknown key is not counted, because
@@ -142,6 +168,7 @@ func readHooks(text []byte) (s hookSettings, err error) {
 					return s, err
 				}
 			}
+			s.all = append(s.all, line)
 			if (pattern == "" || pattern == "*") && kind == "command" && known == 0 {
 				s.lines = append(s.lines, line)
 			}
@@ -190,8 +217,8 @@ var hookTrials = []struct {
 	name, what, tool, input string
 	want                    []string
 }{
-	{"deny", "an operator command in a shell", "Bash", `{"command":"bailey approve a-0000000000000000"}`,
-		[]string{"deny"}},
+	// It makes no call, so no receipt looks like an attack.
+	{"deny", "a shell without a command", "Bash", `{"command":""}`, []string{"deny"}},
 	{"allow", "a to-do list", "TodoWrite", `{"todos":[]}`, []string{"allow", leftAlone}},
 }
 

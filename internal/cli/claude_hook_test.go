@@ -16,6 +16,27 @@ import (
 
 const ourHook = `{"matcher":"*","hooks":[{"type":"command","command":"/usr/bin/bailey judge claude-code || exit 2"}]}`
 
+// Hooks behind Bailey's can change what it has judged; those before it cannot.
+func TestLaterHooks(t *testing.T) {
+	dir := t.TempDir()
+	other := func(line string) string {
+		return `{"matcher":"Bash","hooks":[{"type":"command","command":"` + line + `"}]}`
+	}
+	var files []settingsFile
+	for name, list := range map[string]string{"user": other("/x/first") + "," + ourHook + "," + other("/x/second"), "local": other("/x/third")} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(`{"hooks":{"PreToolUse":[`+list+`]}}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"user", "local"} {
+		files = append(files, settingsFile{filepath.Join(dir, name), false})
+	}
+	got := strings.Join(laterHooks(files, "/usr/bin/bailey judge claude-code || exit 2"), "\n")
+	if strings.Contains(got, "first") || !strings.Contains(got, filepath.Join(dir, "user")+` runs "/x/second"`) || !strings.Contains(got, `"/x/third"`) {
+		t.Error(got)
+	}
+}
+
 // TestHookLine checks that the hook line is found as Claude Code would run it, from all settings files together.
 func TestHookLine(t *testing.T) {
 	hook := func(list string) string { return `{"hooks":{"PreToolUse":[` + list + `]}}` }

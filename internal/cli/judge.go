@@ -18,13 +18,16 @@ import (
 	"bailey/internal/localapi/apitype"
 )
 
+// maxSessionName limits the name of an agent's session, in bytes.
+const maxSessionName = 256
+
 // maxEvent is the maximum size of a hook event, in bytes.
 const maxEvent = 1 << 20
 
 func (a *App) judgeVerb() *cobra.Command {
 	cmd := &cobra.Command{Use: "judge", Short: "Answer the hook of an agent before it uses a tool"}
 	cmd.AddCommand(&cobra.Command{
-		Use: "claude-code", Short: "Answer the PreToolUse hook of Claude Code", Args: cobra.NoArgs,
+		Use: "claude-code", Short: "Answer the hooks PreToolUse and SessionEnd of Claude Code", Args: cobra.NoArgs,
 		Long: `Read the tool use that Claude Code plans from stdin, decide it, and answer allow, ask or deny on stdout.
 Each decision has a receipt. Any error is answered with deny and a hint; if that is not possible,
 the exit code is 2, which Claude Code also treats as deny. docs/hooked.md is the guide.`,
@@ -83,23 +86,38 @@ func (a *App) judgeStdin(ctx context.Context) (v agenthook.Verdict, err error) {
 	if err != nil {
 		return v, err
 	}
-	c.Progress = nil
-	input := map[string]any{}
-	for k, value := range e.Input {
-		input[k] = value
+	if e.ended {
+		_, err := apitype.EndAgentSession.Ask(ctx, c, apitype.AgentSession{Session: e.Session})
+		return agenthook.Verdict{Silent: true}, err
 	}
-	v, err = apitype.JudgeToolCall.Ask(ctx, c, apitype.ToolCall{Tool: e.Tool, Dir: e.Dir, Input: input})
+	c.Progress = nil
+	call := apitype.ToolCall{Tool: e.Tool, Dir: e.Dir, Input: map[string]any{}, Shim: installedShim(), Session: e.Session}
+	for k, value := range e.Input {
+		call.Input[k] = value
+	}
+	v, err = apitype.JudgeToolCall.Ask(ctx, c, call)
 	if errors.Is(err, localapi.ErrUnreachable) && bailey.HintOf(err) == "" {
 		err = bailey.Unavailable.New(err.Error(), "run bailey doctor to find the fault")
+	}
+	if v.Line != "" { // Claude Code replaces the whole input
+		v.Input = e.whole
+		v.Input["command"], _ = json.Marshal(v.Line) // cannot fail: it is a string
 	}
 	return v, err
 }
 
+// hookEvent is an event of Claude Code.
+type hookEvent struct {
+	agenthook.Event
+	whole map[string]json.RawMessage // the complete input of the tool
+	ended bool                       // the session has ended
+}
+
 // readEvent reads a PreToolUse event. It ignores unknown keys, because Claude Code adds new ones. From the input of the
 // tool it keeps only the keys in [agenthook.Inputs]; their values must be strings.
-func readEvent(r io.Reader) (e agenthook.Event, err error) {
-	bad := func(why string) (agenthook.Event, error) {
-		return agenthook.Event{}, bailey.Invalid.New("the hook's input "+why,
+func readEvent(r io.Reader) (e hookEvent, err error) {
+	bad := func(why string) (hookEvent, error) {
+		return hookEvent{}, bailey.Invalid.New("the hook's input "+why,
 			"run bailey doctor; Claude Code and bailey may be incompatible")
 	}
 	data, err := io.ReadAll(io.LimitReader(r, maxEvent+1))
@@ -116,6 +134,13 @@ func readEvent(r io.Reader) (e agenthook.Event, err error) {
 		return bad("is not JSON: " + err.Error())
 	}
 	var name string
+	if json.Unmarshal(top["hook_event_name"], &name) == nil && name == "SessionEnd" {
+		e.ended = true
+		if json.Unmarshal(top["session_id"], &e.Session) != nil || e.Session == "" || len(e.Session) > maxSessionName {
+			return bad("has no session_id")
+		}
+		return e, nil
+	}
 	for _, f := range []struct {
 		key string
 		to  any
@@ -124,13 +149,16 @@ func readEvent(r io.Reader) (e agenthook.Event, err error) {
 			return bad("has no " + f.key)
 		}
 	}
+	if raw, ok := top["session_id"]; ok && (json.Unmarshal(raw, &e.Session) != nil || len(e.Session) > maxSessionName) {
+		return bad("has a session_id that is not a short text")
+	}
 	switch {
 	case name != "PreToolUse":
 		return bad("is not a PreToolUse event")
 	case e.Tool == "" || !filepath.IsAbs(e.Dir):
 		return bad("lacks the tool or the directory")
 	}
-	e.Input = map[string]string{}
+	e.Input, e.whole = map[string]string{}, input
 	for _, key := range agenthook.Inputs {
 		var v *string
 		if raw, ok := input[key]; ok && json.Unmarshal(raw, &v) != nil {
@@ -153,8 +181,10 @@ func claudeAnswer(v agenthook.Verdict) any {
 		Event    string `json:"hookEventName"`
 		Decision string `json:"permissionDecision"`
 		Reason   string `json:"permissionDecisionReason"`
+		// replaces the input
+		Input map[string]json.RawMessage `json:"updatedInput,omitempty"`
 	}
 	return struct {
 		Specific specific `json:"hookSpecificOutput"`
-	}{specific{"PreToolUse", v.Effect.String(), v.Reason}}
+	}{specific{"PreToolUse", v.Effect.String(), v.Reason, v.Input}}
 }

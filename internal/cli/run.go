@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -155,11 +156,14 @@ func (a *App) capabilitiesVerb() *cobra.Command {
 
 func (a *App) capabilitiesList() *cobra.Command {
 	var all bool
-	cmd := &cobra.Command{Use: "list", Short: "List the capabilities whose programs are on this machine"}
+	cmd := &cobra.Command{Use: "list", Short: "List the capabilities whose programs are on this machine",
+		Long: `List the capabilities whose programs are on this machine: first those that the policy in use allows or asks
+about, everyday ones first, then those that it denies.`}
 	cmd.Flags().BoolVar(&all, "all", false, "also show those whose programs are not installed")
 	return QueryVerb(a, cmd, apitype.ListCapabilities, nil, func(w io.Writer, l apitype.CapabilityList) {
 		absent := 0
-		PrintTable(w, "", l.Capabilities, func(c apitype.Capability) []any {
+		usable, denied := splitDenied(l.Capabilities)
+		row := func(c apitype.Capability) []any {
 			if c.Absent && !all {
 				absent++
 				return nil
@@ -175,11 +179,40 @@ func (a *App) capabilitiesList() *cobra.Command {
 				kind += ", not installed"
 			}
 			return []any{c.ID, kind, c.Description}
-		})
+		}
+		PrintTable(w, "", usable, row)
+		if len(denied) > 0 {
+			fmt.Fprintln(w, "\ndenied by the policy in use; an operator allows one with: bailey allow CAPABILITY")
+			PrintTable(w, "", denied, row)
+		}
 		if absent > 0 {
 			fmt.Fprintf(a.Stderr, "bailey: %d more need programs that are not installed here: --all\n", absent)
 		}
 	})
+}
+
+// everydayPacks are the packs that a list begins with.
+var everydayPacks = []string{"git", "base", "go", "npm", "python", "make", "gh", "jq"}
+
+// splitDenied returns the capabilities that are not denied for every input, those of everyday packs first, and the others.
+func splitDenied(list []apitype.Capability) (usable, denied []apitype.Capability) {
+	for _, c := range list {
+		if c.Denied {
+			denied = append(denied, c)
+		} else {
+			usable = append(usable, c)
+		}
+	}
+	rank := func(c apitype.Capability) int {
+		if i := slices.Index(everydayPacks, c.Pack); i >= 0 {
+			return i
+		}
+		return len(everydayPacks)
+	}
+	for _, part := range [][]apitype.Capability{usable, denied} {
+		slices.SortStableFunc(part, func(a, b apitype.Capability) int { return rank(a) - rank(b) })
+	}
+	return usable, denied
 }
 
 func (a *App) capabilitiesShow() *cobra.Command {

@@ -215,6 +215,18 @@ func ownShim() (string, error) {
 	return filepath.Join(filepath.Dir(self), shimProgram), err
 }
 
+// installedShim returns the path of this program's bailey-shim, or "" if it is not installed.
+func installedShim() string {
+	self, err := ownShim()
+	if err != nil || !startsScripts {
+		return ""
+	}
+	if info, err := os.Stat(self); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return self
+}
+
 func uninstallShim(home localapi.Home, tool string) error {
 	err := os.Remove(filepath.Join(ShimDir(home), tool))
 	if errors.Is(err, fs.ErrNotExist) {

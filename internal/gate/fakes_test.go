@@ -465,6 +465,8 @@ func (m *masking) Close() error {
 }
 func (m *masking) Count() int { return strings.Count(m.buf.String(), "SECRET") }
 
+func (w *world) ForPerson(_ bailey.SessionID, v any) any { return masked(v) }
+
 func (w *world) Input(s bailey.SessionID, v any) any { return w.Value(s, v) }
 
 func (w *world) Writer(_ bailey.SessionID, to io.Writer) RedactingWriter { return &masking{w: to} }

@@ -155,6 +155,8 @@ type Egress interface {
 type Redactor interface {
 	Learn(s bailey.SessionID, secrets []bailey.Secret)
 	Value(s bailey.SessionID, v any) any // deep copy of decoded JSON, redacted
+	// ForPerson is Value for a person who judges the call: addresses and names of hosts stay, secrets do not.
+	ForPerson(s bailey.SessionID, v any) any
 	Input(s bailey.SessionID, v any) any // like Value, for input of a client; secrets found in it are learned
 	Writer(s bailey.SessionID, w io.Writer) RedactingWriter
 	Again(s bailey.SessionID, seen []byte) []byte // redacts text that may already contain tokens of this session

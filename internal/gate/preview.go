@@ -179,7 +179,7 @@ func (c *callState) previewTexts(seen []*previewCapture) (whole, shown string) {
 			head = fmt.Sprintf("[%d/%d: %d bytes]\n", i+1, len(seen), s.n)
 		}
 		all.WriteString(head + s.String())
-		text.WriteString(head + s.redactedText(c.redactText))
+		text.WriteString(head + s.redactedText(c.textForPerson))
 	}
 	return all.String(), text.String()
 }

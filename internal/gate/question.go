@@ -83,7 +83,7 @@ func (c *callState) buildQuestion() bailey.Question {
 		Rules: c.decision.Asks, Leases: c.scopes,
 		Patience: c.call.Patience, Asked: c.call.Asked, Heard: c.heard,
 	}
-	q.Egress = c.reachableTargets(func(e bailey.Endpoint) string { return c.redactText(e.Words()) })
+	q.Egress = c.reachableTargets(func(e bailey.Endpoint) string { return c.textForPerson(e.Words()) })
 	c.preview = bailey.Preview{} // a pending call keeps no more than it needs
 	// If an attacker can guess the rest of the text, the digest would reveal the secret.
 	if cage.Plan == "" && c.run.Cage().Plan != "" {
@@ -96,7 +96,7 @@ func (c *callState) buildQuestion() bailey.Question {
 		q.Argv = append(q.Argv, c.shownValue(arg))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.input)) {
-		text := plainJSON(c.Redactor.Value(c.call.Session.ID, c.input[name]))
+		text := plainJSON(c.Redactor.ForPerson(c.call.Session.ID, c.input[name]))
 		if _, read := c.manifest.Stdin(c.input); read && name == pack.StdinInput { // it may be too long to read
 			text = clipForQuestion(text)
 		}
@@ -158,7 +158,13 @@ func plainJSON(v any) string {
 }
 
 func (c *callState) shownValue(s string) bailey.Shown {
-	return bailey.Shown{Text: c.redactText(s), Value: bailey.NewSecret(s)}
+	return bailey.Shown{Text: c.textForPerson(s), Value: bailey.NewSecret(s)}
+}
+
+// textForPerson redacts a text of a question. Addresses stay, because the person decides by them.
+func (c *callState) textForPerson(s string) string {
+	s, _ = c.Redactor.ForPerson(c.call.Session.ID, s).(string)
+	return s
 }
 
 // stillAsked checks each rule that asks now and has a grant: it must be the rule that was granted, with the same

@@ -68,6 +68,9 @@ func (r *Redaction) Value(id bailey.SessionID, v any) any {
 	return out
 }
 
+// ForPerson is Value for a question to a person, who needs to see addresses.
+func (r *Redaction) ForPerson(id bailey.SessionID, v any) any { return r.sessionTable(id).ForPerson(v) }
+
 // Input is Value for data from a client: a secret in it is redacted from then on, wherever it occurs.
 func (r *Redaction) Input(id bailey.SessionID, v any) any { return r.sessionTable(id).Input(v) }
 

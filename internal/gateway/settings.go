@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 
 	"bailey"
 	"bailey/internal/applied"
@@ -80,9 +81,9 @@ func (s *Settings) checkApplied(last *settings.Applied) error {
 	case apitype.FileDigest(text) != last.Digest:
 		return handMade("was changed by hand", nil)
 	}
-	for _, dir := range last.Workspaces {
+	for _, dir := range slices.Concat(last.Workspaces, last.Readable) {
 		if why := s.workspaces.Unfit(dir); why != "" {
-			return handMade(fmt.Sprintf("names the workspace %s, which is now %s", dir, why), nil)
+			return handMade(fmt.Sprintf("names the directory %s, which is now %s", dir, why), nil)
 		}
 	}
 	if said, err := settings.ParseSettings(text); err == nil && said.Notify.Webhook == last.Notify.Webhook {
@@ -175,7 +176,7 @@ func (s *Settings) Apply(ctx context.Context, base string, text []byte, by setti
 func (s *Settings) parseChecked(text []byte) (settings.Contents, error) {
 	said, err := settings.ParseSettings(text)
 	if err == nil {
-		err = s.workspaces.CheckCanonical(said.Workspaces)
+		err = s.workspaces.CheckCanonical(slices.Concat(said.Workspaces, said.Readable))
 	}
 	if err != nil {
 		return said, err

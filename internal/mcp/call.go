@@ -297,6 +297,8 @@ type Question struct {
 	bailey.Question
 	// Local means that this client may be asked, and that its unsigned answer is sufficient.
 	Local bool
+	// Session means that an answer can count for the rest of the session.
+	Session bool
 }
 
 // callPatience returns the waiting time of a call.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -64,12 +65,17 @@ func elicitationRequest(q Question) *sdk.ElicitParams {
 	if !q.Local || !whole {
 		return nil
 	}
+	choices, description := []string{verdictNo, verdictYes}, "no: it does not run, and you are not asked again for a while"
+	if q.Session {
+		choices = append(choices, verdictSession)
+		description += "; session: you are not asked about other calls of " + string(q.Call) + " until this session ends"
+	}
 	schema, err := json.Marshal(map[string]any{
 		"type": "object", "required": []string{string(q.ID)},
 		"properties": map[string]any{string(q.ID): map[string]any{
 			"type": "string", "title": "Allow this call?",
-			"description": "no: it does not run, and you are not asked again for a while",
-			"enum":        []string{"no", "yes"}, "default": "no",
+			"description": description,
+			"enum":        choices, "default": verdictNo,
 		}},
 	})
 	if err != nil {
@@ -78,19 +84,23 @@ func elicitationRequest(q Question) *sdk.ElicitParams {
 	return &sdk.ElicitParams{Mode: "form", Message: message, RequestedSchema: json.RawMessage(schema)}
 }
 
-// parseVerdict returns the answer of the person. Any answer other than yes or no leaves the question open.
-func parseVerdict(r *sdk.ElicitResult, id bailey.ApprovalID) (grant, said bool) {
+// The answers of a person.
+const verdictNo, verdictYes, verdictSession = "no", "yes", "session"
+
+// parseVerdict returns the answer of the person, or "" for any other, which leaves the question open.
+func parseVerdict(r *sdk.ElicitResult, id bailey.ApprovalID) string {
 	if r == nil {
-		return false, false
+		return ""
 	}
 	switch r.Action {
 	case "decline":
-		return false, true
+		return verdictNo
 	case "accept":
-		v, _ := r.Content[string(id)].(string)
-		return v == "yes", v == "yes" || v == "no"
+		if v, _ := r.Content[string(id)].(string); slices.Contains([]string{verdictNo, verdictYes, verdictSession}, v) {
+			return v
+		}
 	}
-	return false, false
+	return ""
 }
 
 // askClient lets the client ask its person and passes on the answer. The request is withdrawn when ctx ends, for example
@@ -111,23 +121,29 @@ func (w *waitingCall) askClient(ctx context.Context, id bailey.ApprovalID) {
 		}
 		return
 	}
-	if grant, said := parseVerdict(r, id); said {
-		w.submitAnswer(ctx, id, q.Digest, grant)
-	}
+	w.submitAnswer(ctx, id, q.Digest, parseVerdict(r, id))
 }
 
 // submitAnswer passes on the answer of a client. An invalid answer leaves the question open, and the call continues to wait.
 // A grant is accepted only if the client would be asked, whatever the client claims to have shown.
-func (w *waitingCall) submitAnswer(ctx context.Context, id bailey.ApprovalID, digest string, grant bool) {
-	if q, err := w.Gate.Question(ctx, w.call, id); grant && (err != nil || elicitationRequest(q) == nil) {
+func (w *waitingCall) submitAnswer(ctx context.Context, id bailey.ApprovalID, digest, verdict string) {
+	if verdict == "" {
+		return
+	}
+	q, err := w.Gate.Question(ctx, w.call, id)
+	if grant := verdict != verdictNo; grant && (err != nil || elicitationRequest(q) == nil || verdict == verdictSession && !q.Session) {
 		w.Log.Info("a client's answer was ignored", "question", id, "err", err)
 		return
 	}
-	reason := ""
-	if !grant {
-		reason = "declined in the agent's client"
+	switch ctx := context.WithoutCancel(ctx); verdict {
+	case verdictSession:
+		err = w.Gate.AnswerSession(ctx, w.call, id, digest)
+	case verdictYes:
+		err = w.Gate.Answer(ctx, w.call, id, digest, true, "")
+	default:
+		err = w.Gate.Answer(ctx, w.call, id, digest, false, "declined in the agent's client")
 	}
-	if err := w.Gate.Answer(context.WithoutCancel(ctx), w.call, id, digest, grant, reason); err != nil {
+	if err != nil {
 		w.Log.Info("a client's answer was ignored", "question", id, "err", err)
 	}
 }
@@ -177,9 +193,7 @@ func (w *waitingCall) resumeCall(ctx context.Context) (resumed bool, err error) 
 		return false, invalidParams("the requestState belongs to another call")
 	}
 	r, _ := p.InputResponses[inputKey].(*sdk.ElicitResult)
-	if grant, said := parseVerdict(r, t.id); said {
-		w.submitAnswer(ctx, t.id, t.digest, grant)
-	}
+	w.submitAnswer(ctx, t.id, t.digest, parseVerdict(r, t.id))
 	return true, nil
 }
 

@@ -263,3 +263,31 @@ func TestNotShownIsNotAnswered(t *testing.T) {
 		t.Errorf("denied: %s", got)
 	}
 }
+
+// An answer counts for the session only if the form offers it.
+func TestAnsweredForSession(t *testing.T) {
+	for _, newer := range []bool{false, true} {
+		for _, stands := range []bool{false, true} {
+			a := newAsker()
+			a.stands = stands
+			answered := make(chan struct{})
+			h := newHost(t, a, time.Hour, func(ctx context.Context, p *sdk.ElicitParams) *sdk.ElicitResult {
+				defer close(answered)
+				if form, err := json.Marshal(p.RequestedSchema); err != nil || strings.Contains(string(form), `"session"`) != stands {
+					t.Errorf("offers %s, %v", form, err)
+				}
+				if !stands { // this client checks the answer against the form
+					return says("cancel", "")(ctx, p)
+				}
+				return says("accept", "session")(ctx, p)
+			}, newer)
+			if !stands {
+				go func() { <-answered; a.settle(false, "elsewhere") }()
+			}
+			res := callTool(t, h.session, "system_date", nil)
+			if ok := metaOf(t, res).Status == bailey.OK; ok != stands || a.session != stands {
+				t.Errorf("newer %v, offered %v: ran %v, for the session %v", newer, stands, ok, a.session)
+			}
+		}
+	}
+}

@@ -102,6 +102,8 @@ type Gate interface {
 	Question(ctx context.Context, from bailey.Call, id bailey.ApprovalID) (Question, error)
 	// Answer answers a question without a signature. digest must be that of the text that was shown.
 	Answer(ctx context.Context, from bailey.Call, id bailey.ApprovalID, digest string, grant bool, reason string) error
+	// AnswerSession grants the question, and other calls of the capability until the session ends.
+	AnswerSession(ctx context.Context, from bailey.Call, id bailey.ApprovalID, digest string) error
 }
 
 // Config describes the peer of a connection and the target of its calls.

@@ -62,6 +62,10 @@ func (g *gate) Receipt(_ context.Context, of bailey.SessionID, id bailey.Receipt
 	return json.RawMessage(`{"id":"r-one"}`), nil
 }
 
+func (g *gate) AnswerSession(context.Context, bailey.Call, bailey.ApprovalID, string) error {
+	return nil
+}
+
 func (g *gate) Answer(context.Context, bailey.Call, bailey.ApprovalID, string, bool, string) error {
 	return &bailey.Error{Kind: bailey.NotFound, Message: "no such question is open"}
 }

@@ -254,9 +254,7 @@ func (w *waitingCall) askedAsTask(ctx context.Context, t *task, q bailey.Questio
 				inputs = sdk.InputRequestMap{inputKey: p}
 				take = func(ctx context.Context, _ string, r sdk.InputResponse) bool {
 					said, _ := r.(*sdk.ElicitResult)
-					if grant, counts := parseVerdict(said, full.ID); counts {
-						w.submitAnswer(ctx, full.ID, full.Digest, grant)
-					}
+					w.submitAnswer(ctx, full.ID, full.Digest, parseVerdict(said, full.ID))
 					return false // removed when the question ends
 				}
 			}

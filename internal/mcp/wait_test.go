@@ -21,6 +21,9 @@ type asker struct {
 	*gate
 	local bool // an unsigned answer counts
 
+	stands  bool // an answer can count for the session
+	session bool // one was given
+
 	mu       sync.Mutex
 	question *bailey.Question
 	asked    int // opened questions
@@ -103,7 +106,12 @@ func (a *asker) Question(_ context.Context, from bailey.Call, id bailey.Approval
 	if a.question == nil || a.question.ID != id || a.question.Session != from.Session.ID {
 		return Question{}, &bailey.Error{Kind: bailey.NotFound, Message: "no such question is open"}
 	}
-	return Question{*a.question, a.local}, nil
+	return Question{*a.question, a.local, a.stands}, nil
+}
+
+func (a *asker) AnswerSession(ctx context.Context, from bailey.Call, id bailey.ApprovalID, digest string) error {
+	a.session = true
+	return a.Answer(ctx, from, id, digest, true, "")
 }
 
 func (a *asker) Answer(ctx context.Context, from bailey.Call, id bailey.ApprovalID, digest string, grant bool, reason string) error {
@@ -245,7 +253,7 @@ func TestWhoAnswers(t *testing.T) {
 		"an approver, who signs with a key that requires a touch, with the role sre: bailey approve a-1 --key FILE": {[]bailey.Rule{{Level: bailey.SignedTouch, Role: "sre"}}, false},
 		"2 approvers, who each sign, with the role lead and sre: bailey approve a-1 --key FILE":                     {[]bailey.Rule{{Count: 2, Role: "sre"}, {Role: "lead"}}, false},
 	} {
-		f := factsOf(bailey.Result{Status: bailey.Pending, Approval: "a-1"}, &Question{bailey.Question{Rules: c.rules}, c.local})
+		f := factsOf(bailey.Result{Status: bailey.Pending, Approval: "a-1"}, &Question{bailey.Question{Rules: c.rules}, c.local, false})
 		if got := f.approversText(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
 
 	"bailey"
+	"bailey/internal/strictyaml"
 )
 
 // checkRule checks one rule against the model.
@@ -42,7 +44,7 @@ func (f *findings) checkRule(m *model, r *LoadedRule) {
 	if err := v.Policy("", r.AST); err != nil {
 		seen := map[string]bool{}
 		for _, e := range flattenErrors(err) {
-			if w := addAdvice(e.Error()); !seen[w] {
+			if w := m.addAdvice(e.Error()); !seen[w] {
 				seen[w] = true
 				f.addForRule(r, w)
 			}
@@ -55,12 +57,40 @@ func (f *findings) checkRule(m *model, r *LoadedRule) {
 	}
 }
 
-// addAdvice adds advice on the most common mistake to the validator's message.
-func addAdvice(words string) string {
+// addAdvice adds advice on the most common mistakes to the validator's message.
+func (m *model) addAdvice(words string) string {
+	if strings.Contains(words, "unrecognized action") {
+		if _, rest, ok := strings.Cut(words, `Action::"`); ok {
+			name, _, _ := strings.Cut(rest, `"`)
+			if near := m.nearestAction(name); near != "" {
+				return words + fmt.Sprintf(": did you mean Action::%q?", near)
+			}
+		}
+	}
 	if strings.Contains(words, "access to optional attribute") {
 		return words + ": a call may omit it, so test first, as in context.input has NAME && context.input.NAME"
 	}
 	return words
+}
+
+// nearestAction returns the capability or group whose name is closest to name, or "" if none is close.
+func (m *model) nearestAction(name string) (near string) {
+	name = strictyaml.Clip(name)
+	most := max(2, len(name)/3) + 1
+	try := func(known string) {
+		if n := strictyaml.EditDistance(name, known); n < most {
+			near, most = known, n
+		}
+	}
+	for _, a := range m.actions {
+		try(string(a.ID))
+	}
+	groups := slices.Collect(maps.Keys(m.members))
+	slices.SortFunc(groups, func(a, b cedar.EntityUID) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	for _, g := range groups {
+		try(string(g.ID))
+	}
+	return near
 }
 
 // checkApprovalUse allows context.approvals only as a conjunct of an unless clause of an asking rule, with that rule's

@@ -52,6 +52,8 @@ func TestRefused(t *testing.T) {
 
 		{"unknown action", `@id("r") permit (principal, action == Action::"git.pull", resource);`, `unrecognized action`},
 		{"case variant of an action", `@id("r") permit (principal, action == Action::"git.Push", resource);`, `unrecognized action`},
+		{"misspelt action", `@id("r") permit (principal, action == Action::"git.psuh", resource);`, `did you mean Action::"git.push"?`},
+		{"misspelt group", `@id("r") permit (principal, action in Action::"risk:lwo", resource);`, `did you mean Action::"risk:low"?`},
 		{"homoglyph of an action", `@id("r") permit (principal, action == Action::"gіt.push", resource);`, `unrecognized action`},
 		{"unknown action in a list", `@id("r") permit (principal, action in [Action::"git.push", Action::"git.pull"], resource);`, `unrecognized action`},
 		{"unknown action in a condition", `@id("r") permit (principal, action, resource) when { action == Action::"git.pull" };`, `unrecognized action`},

@@ -10,32 +10,62 @@ import (
 // JSON returns a deep copy of a decoded JSON value with every string redacted, including keys, and the number of tokens
 // used. The name of a member also helps to judge its value. If a number contains a find, it becomes a string. Any other
 // Go value is first converted to JSON; if that fails, [REDACTED_VALUE_X] replaces it.
-func (t *Table) JSON(v any) (any, int) {
+func (t *Table) JSON(v any) (any, int) { return jsonView{t, false}.redactJSON(v) }
+
+// ForPerson is JSON without the pseudonyms: addresses and the names of tenants, which are hidden from a model but are not
+// secrets, stay readable. It is for a person who has to judge a call by its destination.
+func (t *Table) ForPerson(v any) any {
+	out, _ := jsonView{t, true}.redactJSON(v)
+	return out
+}
+
+// jsonView redacts decoded JSON with a table.
+type jsonView struct {
+	t     *Table
+	shows bool // pseudonyms stay
+}
+
+func (w jsonView) redactText(s string) (string, int) {
+	if w.t.isPlain(s) {
+		return s, 0
+	}
+	st := w.newStream()
+	st.feedAll(s)
+	return string(st.out), st.count
+}
+
+func (w jsonView) newStream() *stream {
+	st := w.t.newStream()
+	st.shows = w.shows
+	return st
+}
+
+func (w jsonView) redactJSON(v any) (any, int) {
 	switch v := v.(type) {
 	case nil, bool:
 		return v, 0
 	case string:
-		return t.Text(v)
+		return w.redactText(v)
 	case json.Number:
-		if s, n := t.Text(v.String()); n > 0 {
+		if s, n := w.redactText(v.String()); n > 0 {
 			return s, n
 		}
 		return v, 0
 	case []any:
-		return t.redactList(v)
+		return w.redactList(v)
 	case map[string]any:
-		return t.redactObject(v)
+		return w.redactObject(v)
 	}
-	return t.redactOther(v)
+	return w.redactOther(v)
 }
 
-func (t *Table) redactList(v []any) (any, int) {
+func (w jsonView) redactList(v []any) (any, int) {
 	if v == nil {
 		return v, 0
 	}
 	out, count := make([]any, len(v)), 0
 	for i, e := range v {
-		r, n := t.JSON(e)
+		r, n := w.redactJSON(e)
 		out[i] = r
 		count += n
 	}
@@ -44,17 +74,17 @@ func (t *Table) redactList(v []any) (any, int) {
 
 // redactObject processes keys in sorted order, so that tokens are numbered in the same order each time. Two keys can become
 // equal only if the table is full; the later one then gets underscores until it differs.
-func (t *Table) redactObject(v map[string]any) (any, int) {
+func (w jsonView) redactObject(v map[string]any) (any, int) {
 	if v == nil {
 		return v, 0
 	}
 	out, count := make(map[string]any, len(v)), 0
 	for _, k := range slices.Sorted(maps.Keys(v)) {
-		key, n := t.Text(k)
+		key, n := w.redactText(k)
 		for _, taken := out[key]; taken; _, taken = out[key] {
 			key += "_"
 		}
-		r, m := t.redactMember(k, v[k])
+		r, m := w.redactMember(k, v[k])
 		out[key] = r
 		count += n + m
 	}
@@ -62,22 +92,22 @@ func (t *Table) redactObject(v map[string]any) (any, int) {
 }
 
 // redactMember redacts the value of a member with regard to its name, because only the name identifies a password.
-func (t *Table) redactMember(name string, v any) (any, int) {
+func (w jsonView) redactMember(name string, v any) (any, int) {
 	s, ok := v.(string)
-	if !ok || t.rules == nil || len(s) == 0 || len(s) > maxValue {
-		return t.JSON(v)
+	if !ok || w.t.rules == nil || len(s) == 0 || len(s) > maxValue {
+		return w.redactJSON(v)
 	}
 	tables := builtIn()
 	q := &candidate{ask: tables.valueKindAfter([]byte(name)), name: []byte(name), b: []byte(s), closed: true,
 		sep: separator{colons: 1, opened: '"'}}
 	if q.ask == nothing {
-		return t.Text(s)
+		return w.redactText(s)
 	}
 	f := &finder{t: tables}
 	whole, category := q.judgeValue(f, len(s))
 	category = f.refineCategory(category, q.b[whole.start:whole.end])
-	st := t.newStream()
-	if whole.end > 0 && !t.rules.isExempt(category, q.b[whole.start:whole.end]) {
+	st := w.newStream()
+	if whole.end > 0 && !(w.shows && Pseudonym(category)) && !w.t.rules.isExempt(category, q.b[whole.start:whole.end]) {
 		st.finds = append(st.finds, span{whole.start, whole.end, category})
 	}
 	st.feedAll(s)
@@ -85,7 +115,7 @@ func (t *Table) redactMember(name string, v any) (any, int) {
 }
 
 // redactOther converts the value by way of its JSON text.
-func (t *Table) redactOther(v any) (any, int) {
+func (w jsonView) redactOther(v any) (any, int) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return mark + "VALUE_X]", 1
@@ -96,7 +126,7 @@ func (t *Table) redactOther(v any) (any, int) {
 	if d.Decode(&decoded) != nil {
 		return mark + "VALUE_X]", 1
 	}
-	r, n := t.JSON(decoded)
+	r, n := w.redactJSON(decoded)
 	if n == 0 && isGoNumber(v) {
 		return v, 0
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -74,5 +75,30 @@ func TestJSONNames(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, any(want)) || n != 4 {
 		t.Errorf("%d\n got %v\nwant %v", n, got, want)
+	}
+}
+
+// A person who judges a call sees where it goes, but no secret on the way there.
+func TestForPerson(t *testing.T) {
+	rules, err := Compile(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := rules.NewTable()
+	in := map[string]any{"to": "10.20.30.40", "more": []any{"2001:db8::17 and ops@example.com", "[REDACTED_IPV4_1]"},
+		"url": "postgres://app:hunter2hunter@10.20.30.40/db", "password": "correct-horse-9"}
+	if out, _ := table.JSON(in); strings.Contains(fmt.Sprint(out), "10.20.30.40") {
+		t.Errorf("a model would see %v", out)
+	}
+	out := fmt.Sprint(table.ForPerson(in))
+	for _, want := range []string{"to:10.20.30.40", "2001:db8::17 and ops@example.com", "[REDACTED__IPV4_1]"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%s lacks %s", out, want)
+		}
+	}
+	for _, secret := range []string{"hunter2hunter", "correct-horse-9"} {
+		if strings.Contains(out, secret) {
+			t.Errorf("%s has %s", out, secret)
+		}
 	}
 }

@@ -155,12 +155,7 @@ func cleanCategory(category string) string {
 
 // Text returns s redacted, and the number of tokens used.
 func (t *Table) Text(s string) (string, int) {
-	if t.isPlain(s) {
-		return s, 0
-	}
-	st := t.newStream()
-	st.feedAll(s)
-	return string(st.out), st.count
+	return jsonView{t, false}.redactText(s)
 }
 
 // Finding is a secret that was found: the bytes of the input from Start to End. Overlapping findings are cut, so that

@@ -36,6 +36,7 @@ type stream struct {
 	marks int            // number of marks escaped so far
 	tell  func(Finding)
 	keep  bool // the text was already redacted: see [Table.Again]
+	shows bool // pseudonyms stay: see [Table.ForPerson]
 	line  int  // newlines before done, counted only if tell is set
 }
 
@@ -76,6 +77,9 @@ func (s *stream) feedPiece(p []byte, final bool) {
 }
 
 func (s *stream) addSpan(f span) {
+	if s.shows && Pseudonym(f.category) { // a secret inside it is a find of its own
+		return
+	}
 	s.finds = append(s.finds, span{s.v.rawOffset(f.start), s.v.rawEnd(f.end), f.category})
 }
 

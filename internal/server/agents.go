@@ -67,7 +67,7 @@ func (s *Server) listTokens(context.Context, localapi.None, gateway.Caller) (api
 
 // judgeToolCall decides about a tool call of an agent. Each part of it becomes a call with its own receipt.
 func (s *Server) judgeToolCall(ctx context.Context, r apitype.ToolCall, from gateway.Caller) (agenthook.Verdict, error) {
-	e := agenthook.Event{Tool: r.Tool, Dir: r.Dir, Input: map[string]string{}}
+	e := agenthook.Event{Tool: r.Tool, Dir: r.Dir, Shim: r.Shim, Session: r.Session, Input: map[string]string{}}
 	for _, key := range agenthook.Inputs {
 		e.Input[key], _ = r.Input[key].(string)
 	}
@@ -78,19 +78,23 @@ func (s *Server) judgeConfig() agenthook.Config {
 	home, _ := os.UserHomeDir() // without a home, a path with ~ is not literal
 	homes := workspace.Homes()
 	masks := workspace.Masks(string(s.home), homes)
+	var files []string
 	for _, dir := range homes {
 		// an agent that writes these could remove the hook
 		for _, name := range []string{"settings.json", "settings.local.json", "hooks"} {
-			masks = append(masks, filepath.Join(dir, ".claude", name))
+			files = append(files, filepath.Join(dir, ".claude", name))
 		}
-		masks = append(masks, filepath.Join(dir, ".claude.json"))
+		files = append(files, filepath.Join(dir, ".claude.json"))
 	}
+	places := agenthook.FindPlaces(home, os.Getenv("CLAUDE_CONFIG_DIR"))
+	places.Readable = func() []string { return s.settings.Applied().Readable }
+	s.workspaces.Elsewhere = places.Permit
 	ours := func(tool string) bool {
 		return slices.ContainsFunc(s.shelf.Catalog().All(), func(m *pack.Capability) bool {
 			return m.Isolation != pack.Agent && strings.ReplaceAll(string(m.ID), ".", "_") == tool
 		})
 	}
-	return agenthook.Config{Do: s.limit.Do, Catalog: s.shelf.Active, Ours: ours, Home: home, Masks: masks,
+	return agenthook.Config{Do: s.limit.Do, Catalog: s.shelf.Active, Ours: ours, Home: home, Masks: slices.Concat(masks, files), Settings: files, Grants: agenthook.NewGrants(s.scribe.recordEvent),
 		Verbs: s.commands.All, Open: s.commands.ForAgents}
 }
 

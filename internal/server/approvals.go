@@ -259,8 +259,8 @@ func (d mcpBackend) Question(_ context.Context, from bailey.Call, id bailey.Appr
 			"no question %q of this session is open", id)
 	}
 	trusted := d.s.settings.Applied().Approvers
-	return mcp.Question{Question: open[i].Question, Local: d.canAskUser(from) &&
-		canGrantUnsigned(open[i].Question, trusted)}, nil
+	local := d.canAskUser(from) && canGrantUnsigned(open[i].Question, trusted)
+	return mcp.Question{Question: open[i].Question, Local: local, Session: local && approve.CanStand(open[i].Question)}, nil
 }
 
 // canAskUser reports whether the client of a call may ask its user. The answer comes through the client, so it has value only
@@ -278,27 +278,61 @@ func (d mcpBackend) canAskUser(from bailey.Call) bool {
 // person for it.
 func (d mcpBackend) Answer(ctx context.Context, from bailey.Call, id bailey.ApprovalID, digest string, grant bool,
 	reason string) error {
-	q, err := d.Question(ctx, from, id)
+	if _, err := d.checkClientAnswer(ctx, from, id, digest, grant); err != nil {
+		return err
+	}
+	_, err := d.s.Queue.Answer(ctx, approve.Given{Question: id, Digest: digest, Grant: grant, Reason: reason,
+		Person: clientName(from), Operator: byClient})
+	return err
+}
+
+// AnswerSession handles an answer of a client that counts for the rest of the session.
+func (d mcpBackend) AnswerSession(ctx context.Context, from bailey.Call, id bailey.ApprovalID, digest string) error {
+	q, err := d.checkClientAnswer(ctx, from, id, digest, true)
 	switch {
 	case err != nil:
 		return err
+	case !q.Session:
+		return bailey.Denied.Errorf("answer yes", "question %s has no answer for a session", id)
+	}
+	text, err := d.s.Queue.Draft(id, approve.MaxStanding, true)
+	if err != nil {
+		return err
+	}
+	g, err := approvaltext.ParseGrant(text)
+	if err != nil {
+		return err
+	}
+	_, err = d.s.Queue.Stand(ctx, g.ID, approve.Given{Digest: approvaltext.Digest(text), Grant: true,
+		Person: clientName(from), Operator: byClient})
+	return err
+}
+
+func clientName(from bailey.Call) string {
+	return "the client " + cmp.Or(from.Client, "without a name")
+}
+
+// checkClientAnswer returns the question if this client may give the answer.
+func (d mcpBackend) checkClientAnswer(ctx context.Context, from bailey.Call, id bailey.ApprovalID, digest string,
+	grant bool) (mcp.Question, error) {
+	q, err := d.Question(ctx, from, id)
+	switch {
+	case err != nil:
 	case q.Digest != digest:
-		return bailey.Conflict.Errorf("call again", "question %s differs from the one shown", id)
+		err = bailey.Conflict.Errorf("call again", "question %s differs from the one shown", id)
 	case !d.canAskUser(from):
-		return bailey.Denied.Errorf("bailey approve "+string(id), "this client may not answer question %s", id)
+		err = bailey.Denied.Errorf("bailey approve "+string(id), "this client may not answer question %s", id)
 	case grant && !q.Local:
-		return bailey.Denied.Errorf("bailey approve "+string(id),
+		err = bailey.Denied.Errorf("bailey approve "+string(id),
 			"question %s needs more than a client can provide", id)
 	}
-	_, err = d.s.Queue.Answer(ctx, approve.Given{Question: id, Digest: digest, Grant: grant, Reason: reason,
-		Person: "the client " + cmp.Or(from.Client, "without a name"), Operator: byClient})
-	return err
+	return q, err
 }
 
 // draftGrant returns the text that would be signed.
 func (s *Server) draftGrant(_ context.Context, r apitype.GrantDraftRequest,
 	_ gateway.Caller) (apitype.GrantDraft, error) {
-	text, err := s.Queue.Draft(r.ID, time.Duration(r.Seconds)*time.Second)
+	text, err := s.Queue.Draft(r.ID, time.Duration(r.Seconds)*time.Second, r.Session)
 	return apitype.GrantDraft{Text: text}, err
 }
 
@@ -311,6 +345,9 @@ func (s *Server) giveGrant(ctx context.Context, r apitype.GrantRequest,
 }
 
 func (s *Server) revokeGrant(ctx context.Context, r apitype.ID, from gateway.Caller) (approve.Revoked, error) {
+	if ended, err := s.hook.Grants.Revoke(ctx, bailey.GrantID(r.ID), from.Principal.Person); ended {
+		return approve.Revoked{ID: bailey.GrantID(r.ID)}, err
+	}
 	end := approve.Revoked{ID: bailey.GrantID(r.ID), Person: from.Principal.Person, Operator: string(from.Operator)}
 	return end, s.Queue.Revoke(ctx, end)
 }
@@ -321,6 +358,9 @@ func (s *Server) listGrants(context.Context, localapi.None, gateway.Caller) (api
 	for _, g := range s.Queue.Grants() {
 		out.Grants = append(out.Grants, newGrant(g))
 	}
+	for _, g := range s.hook.Grants.List(s.Rules.Engine().Digest()) {
+		out.Grants = append(out.Grants, newSessionGrants(g)...)
+	}
 	return out, nil
 }
 
@@ -330,6 +370,6 @@ func newGrant(s approve.Standing) apitype.StandingGrant {
 		return apitype.StandingGrant{ID: s.ID, Text: s.Text}
 	}
 	return apitype.StandingGrant{ID: g.ID, Capability: g.Capability, Agent: g.Principal.Agent,
-		Person: g.Principal.Person, Rules: g.Rules, Given: g.Given, Until: g.Until,
+		Person: g.Principal.Person, Session: g.Session, Rules: g.Rules, Given: g.Given, Until: g.Until,
 		By: s.By.Name, Level: s.By.Level, Question: s.Question, Text: s.Text}
 }

@@ -134,11 +134,12 @@ func newCapability(m *pack.Capability, whole bool) apitype.Capability {
 	return c
 }
 
-func (s *Server) listCapabilities(context.Context, localapi.None, gateway.Caller) (apitype.CapabilityList, error) {
+func (s *Server) listCapabilities(_ context.Context, _ localapi.None, from gateway.Caller) (apitype.CapabilityList, error) {
+	rules := s.Rules.Engine()
 	list, here := apitype.CapabilityList{Capabilities: []apitype.Capability{}}, s.shelf.installedCheck()
 	for _, m := range s.shelf.Active() {
 		c := newCapability(m, false)
-		c.Absent = !here(m)
+		c.Absent, c.Denied = !here(m), rules.Never(m.ID, from.Principal.Agent)
 		list.Capabilities = append(list.Capabilities, c)
 	}
 	return list, nil

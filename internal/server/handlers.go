@@ -71,7 +71,7 @@ func (s *Server) handlers() []gateway.Handler {
 		gateway.Handle(apitype.ComparePolicy, s.Rules.previewPolicy),
 		gateway.Handle(apitype.ShowPolicy, s.Rules.showPolicy),
 		gateway.Handle(apitype.AddRule, s.addRule),
-		gateway.Handle(apitype.ApplyPolicy, s.Rules.applyPolicy),
+		gateway.Handle(apitype.ApplyPolicy, s.applyPolicy),
 		gateway.Handle(apitype.ExplainCall, s.explainCall),
 		gateway.Handle(apitype.ReconsiderReceipt, s.explainReceipt),
 
@@ -127,5 +127,8 @@ func (s *Server) handlers() []gateway.Handler {
 
 		// tool calls of agents
 		gateway.Handle(apitype.JudgeToolCall, s.judgeToolCall),
+		gateway.Handle(apitype.EndAgentSession, s.endAgentSession),
+		gateway.Handle(apitype.ShowAsked, s.showAsked),
+		gateway.Handle(apitype.GrantSession, s.grantSession),
 	}
 }

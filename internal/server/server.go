@@ -216,6 +216,7 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	s.kill.Withdraw = func(reason string) {
 		s.hosts.pool.CloseAll()
 		s.Queue.Withdraw(reason, func(bailey.Question) bool { return true })
+		s.endEveryGrant(reason)
 	}
 	s.shelf = newShelf(s.Catalog,
 		gateway.OpenProfiles(home, workspaces, s.scribe.lore.Profiles, s.scribe.recordEvent, s.Log), s.cages.Installed)

@@ -99,7 +99,7 @@ func TestSettingsAreReadStrictly(t *testing.T) {
 		{"notify, unknown part", "notify: {webhook: {url: \"https://a.example\", secret: x}}", "is not a part of a webhook"},
 		{"notify, hidden", "notify: {webhook: {url: \"https://a.example/\\u202e\"}}", "malformed"},
 		{"signers are no list", "policySigners: ada", "must be a list of keys"},
-		{"many", many, "there are more than 64 workspaces"},
+		{"many", many, "there are more than 64 directories in workspaces"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			said, err := ParseSettings([]byte(c.text))

@@ -33,6 +33,7 @@ const (
 // Contents is the parsed content of a settings file.
 type Contents struct {
 	Workspaces []string      `json:"workspaces"`
+	Readable   []string      `json:"readable,omitempty"` // directories that hooked agents may read, beside the workspaces
 	Redaction  redact.Config `json:"redaction,omitzero"` // must compile; zero: the built-in rules
 	// Signers: if set, a policy must have a signature of one of them. They are lines in the format of package sshsig.
 	Signers []string `json:"policySigners,omitempty"`
@@ -72,6 +73,7 @@ func ParseSettings(text []byte) (Contents, error) {
 	c := Contents{Workspaces: []string{}}
 	r.readKeys(r.Body(text), "setting", strictyaml.Fields{
 		"workspaces":    storeIn(&c.Workspaces, r.readWorkspaces),
+		"readable":      storeIn(&c.Readable, r.readReadable),
 		"redaction":     storeIn(&c.Redaction, r.readRedaction),
 		"policySigners": storeIn(&c.Signers, r.readSigners),
 		"notify":        storeIn(&c.Notify, r.readNotify),
@@ -146,20 +148,28 @@ const freshSettings = `# Settings of Bailey in this home. A change takes effect 
 workspaces:
 `
 
-func (r reader) readWorkspaces(n ast.Node) []string {
+func (r reader) readWorkspaces(n ast.Node) []string { return r.readDirs(n, "workspaces", "workspace") }
+
+// readReadable reads the directories that agents may read with their own tools.
+func (r reader) readReadable(n ast.Node) []string {
+	return r.readDirs(n, "readable", "readable directory")
+}
+
+// readDirs reads the directories of a key; one is called what.
+func (r reader) readDirs(n ast.Node, key, what string) []string {
 	dirs := []string{}
-	for _, item := range r.readItems(n, "workspaces must be a list of directories") {
+	for _, item := range r.readItems(n, key+" must be a list of directories") {
 		n, ok := item.(*ast.StringNode)
 		switch {
 		case len(dirs) == maxWorkspaces:
-			r.AddFault(item, "there are more than %d workspaces", maxWorkspaces)
+			r.AddFault(item, "there are more than %d directories in %s", maxWorkspaces, key)
 			return dirs
 		case !ok:
-			r.AddFault(item, "a workspace must be the path of a directory")
+			r.AddFault(item, "a %s must be the path of a directory", what)
 		case !filepath.IsAbs(n.Value) || filepath.Clean(n.Value) != n.Value || !isPrintable(n.Value):
-			r.AddFault(item, "the workspace %q is not an absolute, clean path", n.Value)
+			r.AddFault(item, "the %s %q is not an absolute, clean path", what, n.Value)
 		case slices.Contains(dirs, n.Value):
-			r.AddFault(item, "the workspace %q is named twice", n.Value)
+			r.AddFault(item, "the %s %q is named twice", what, n.Value)
 		default:
 			dirs = append(dirs, n.Value)
 		}

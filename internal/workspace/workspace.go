@@ -25,6 +25,10 @@ type Workspaces struct {
 	masks []string // canonical paths that no workspace may contain
 	home  []string // home directories; not allowed as workspaces themselves
 
+	// Elsewhere, if set, permits paths outside of the workspaces for calls that an agent executes itself. dir is the
+	// directory of the call, root the workspace that contains it, or "". It must be set before the first call.
+	Elsewhere func(dir, root, real string, write bool) (bool, error)
+
 	frozen snapshotQuota
 
 	mu    sync.Mutex // guards the fields below
@@ -102,7 +106,9 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 	real, err := pathOf(f)
 	if err == nil {
 		real = filepath.Join(real, below)
-		err = roots.checkInput(path, real, in, f)
+		if roots, err = w.withElsewhere(roots, call, in, path, real); err == nil {
+			err = roots.checkInput(path, real, in, f)
+		}
 	}
 	if err == nil && in.File {
 		err = w.checkUnmasked(in, real)
@@ -112,6 +118,35 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 		return none, err
 	}
 	return bailey.Place{Input: in.Name, Path: real, File: f, Write: in.Write}, nil
+}
+
+// withElsewhere returns the bounds for one path. If an agent that executes its call itself may use the path although it is
+// outside of the workspaces, it is one of the bounds.
+func (w *Workspaces) withElsewhere(b Bounds, call bailey.Call, in pack.PathInput, path, real string) (Bounds, error) {
+	if !call.Own || w.Elsewhere == nil || b.Hold(real) || in.Name == "" {
+		return b, nil
+	}
+	for _, m := range w.masks {
+		if Within(foldCase(m), foldCase(real)) || Within(foldCase(real), foldCase(m)) {
+			return b, nil
+		}
+	}
+	dir := Canonical(call.Dir)
+	root, err := b.workspaceFor(dir)
+	if err != nil || !Within(root, dir) {
+		root = ""
+	}
+	permitted, err := w.Elsewhere(dir, root, real, in.Write)
+	switch {
+	case err != nil:
+		return b, err
+	case permitted:
+		b.Dirs = append(slices.Clone(b.Dirs), real)
+	case !in.Write:
+		b.hint += fmt.Sprintf("; or lets agents read another: the line \"readable: [%s]\" in settings.yaml, then bailey init --apply",
+			filepath.Dir(filepath.Clean(path)))
+	}
+	return b, nil
 }
 
 // checkUnmasked refuses a masked file that the gate would read for a tool, because no cage could mask it there.

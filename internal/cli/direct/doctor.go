@@ -384,6 +384,9 @@ func examineAgents(agents []apitype.AgentStatus) (found []apitype.Finding) {
 			continue
 		}
 		found = append(found, goodFinding(name, a.Words))
+		for _, words := range a.Warnings {
+			found = append(found, warningFinding(name, words, ""))
+		}
 		for _, t := range a.Tried {
 			finding := goodFinding(name+" "+t.Name, t.Tried)
 			if !t.Held {

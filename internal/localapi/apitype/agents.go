@@ -16,6 +16,8 @@ type AgentStatus struct {
 	Words string  `json:"words"`
 	Cure  string  `json:"cure,omitempty"` // set if the state is open
 	Tried []Trial `json:"tried,omitempty"`
+	// Warnings are facts that weaken the state, each with its cure.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // The states of an [agentStatus].

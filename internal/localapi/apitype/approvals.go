@@ -209,6 +209,7 @@ const MaxDenial = 400
 type GrantDraftRequest struct {
 	ID      bailey.ApprovalID `json:"id"` // of the question that the grant answers
 	Seconds int64             `json:"seconds"`
+	Session bool              `json:"session,omitempty"` // only for the session of the question
 }
 
 // GrantDraft has the text of a standing grant, which can be signed.
@@ -229,6 +230,8 @@ type StandingGrant struct {
 	Capability bailey.CapabilityID `json:"capability"`
 	Agent      string              `json:"agent"`
 	Person     string              `json:"person,omitempty"`
+	Session    bailey.SessionID    `json:"session,omitempty"` // the only one in which it is valid
+	Covers     string              `json:"covers,omitempty"`  // of the capability; "" for any arguments
 	Rules      []bailey.Rule       `json:"rules"`
 	Given      time.Time           `json:"given"`
 	Until      time.Time           `json:"until"`

@@ -108,6 +108,14 @@ type ToolCall struct {
 	Tool  string         `json:"tool"`
 	Dir   string         `json:"dir"`
 	Input map[string]any `json:"input,omitempty"` // as the agent gave it
+	Shim  string         `json:"shim,omitempty"`  // path of bailey-shim for the agent's shell
+
+	Session string `json:"session,omitempty"` // as the agent names it
+}
+
+// AgentSession names a session of an agent, as the agent names it.
+type AgentSession struct {
+	Session string `json:"session"`
 }
 
 // KillRequest sets the kill switch.

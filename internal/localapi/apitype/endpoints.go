@@ -131,6 +131,9 @@ var (
 	// redaction sessions
 	ShowKeptSession = localapi.NewQuery[KeptQuery, KeptSession]("redactions")
 
-	// tool calls of agents
-	JudgeToolCall = localapi.NewQuery[ToolCall, agenthook.Verdict]("judge")
+	// tool calls of agents, and what people answered for the sessions of these agents
+	JudgeToolCall   = localapi.NewQuery[ToolCall, agenthook.Verdict]("judge")
+	EndAgentSession = localapi.NewQuery[AgentSession, localapi.None]("judge.end")
+	ShowAsked       = localapi.NewQuery[ID, agenthook.Asked]("judge.asked")
+	GrantSession    = localapi.NewCommand[ID, StandingGrant](agenthook.GrantEvent)
 )

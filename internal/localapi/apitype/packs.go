@@ -170,6 +170,7 @@ type Capability struct {
 	Digest        string              `json:"digest"`
 	Command       string              `json:"command,omitempty"`
 	Absent        bool                `json:"absent,omitempty"`  // its program is not installed on this machine
+	Denied        bool                `json:"denied,omitempty"`  // the policy in use denies it for every input
 	Preview       [][]string          `json:"preview,omitempty"` // command lines
 	Covers        bool                `json:"previewCoversContents,omitempty"`
 	Egress        []string            `json:"egress,omitempty"` // as in the manifest

@@ -108,6 +108,9 @@ func (s Status) WriteSummary(out io.Writer) error {
 		if agent.Cure != "" {
 			line("", "→ %s", terminal.Shown(agent.Cure))
 		}
+		for _, warning := range agent.Warnings {
+			line("WARNING", "%s", terminal.Shown(warning))
+		}
 	}
 	for _, one := range s.Shims {
 		if one.State != "ok" {

@@ -3,8 +3,10 @@ package review
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +25,9 @@ type Wish struct {
 	Dir        string              `json:"dir,omitempty"`    // calls that start there, or below; empty for every directory
 	Until      time.Time           `json:"until,omitzero"`
 	Egress     []string            `json:"egress,omitempty"` // host:port that a permit allows
+	// Where narrows a permit to calls of an agent's own tools: the exact "command", "tool" or "path", or the "host" of an
+	// address.
+	Where map[string]string `json:"where,omitempty"`
 }
 
 // WishFile is the file of a policy that [Wish.Write] adds rules to.
@@ -42,11 +47,17 @@ func (w Wish) Write(e *policy.Engine, files []policy.Source) ([]policy.Source, W
 	if !ok {
 		return nil, Written{}, bailey.NotFound.Errorf("run bailey capabilities search WORDS", "there is no capability %q", w.Capability)
 	}
+	for name := range w.Where {
+		if !slices.Contains([]string{"command", "tool", "path", "host"}, name) || !act.Own {
+			return nil, Written{}, bailey.Invalid.Errorf("use bailey allow", "a rule for %s cannot be narrowed by %q", w.Capability, name)
+		}
+	}
 	if w.Forbid && !w.Until.IsZero() {
 		return nil, Written{}, bailey.Invalid.New("a rule that denies has no end", "leave --until out")
 	}
 	out := Written{Rule: w.freeID(e)}
 	edits := w.dropOpposite(e, files)
+	var split []string // asking rules for the capability alone
 	if !w.Forbid {
 		for _, r := range e.RulesFor(w.Capability) {
 			if !r.Asks || r.BuiltIn {
@@ -58,18 +69,41 @@ func (w Wish) Write(e *policy.Engine, files []policy.Source) ([]policy.Source, W
 				continue
 			}
 			end := start + len(r.Text) - len(";")
-			edits = append(edits, edit{i, end, end, "\n" + w.exception(act)})
+			exception := w.exception(act)
+			if len(w.Where) > 0 && !strings.Contains(r.Text, "action == Action::"+cedarLiteral(string(w.Capability))+",") {
+				exception = w.namedAction()
+				split = append(split, w.splitRule(e, r, act))
+			}
+			edits = append(edits, edit{i, end, end, "\n" + exception})
 			out.Lifted = append(out.Lifted, r.ID)
 		}
 	}
 	files = applyEdits(files, edits)
-	rule := w.formatRule(out.Rule, act)
+	rule := strings.Join(append([]string{w.formatRule(out.Rule, act)}, split...), "\n")
 	if i := slices.IndexFunc(files, func(s policy.Source) bool { return s.Name == WishFile }); i >= 0 {
 		files[i].Text = []byte(strings.TrimLeft(string(files[i].Text)+"\n"+rule, "\n"))
 	} else {
 		files = append(files, policy.Source{Name: WishFile, Text: []byte(rule)})
 	}
 	return files, out, nil
+}
+
+// namedAction returns the clause with which a rule leaves a capability to another rule.
+func (w Wish) namedAction() string {
+	return "unless { action == Action::" + cedarLiteral(string(w.Capability)) + " }"
+}
+
+// splitRule returns a copy of an asking rule for the capability alone, with the exception. An exception that reads the input
+// cannot be in a rule for several capabilities, because the others have no such input.
+func (w Wish) splitRule(e *policy.Engine, r *policy.LoadedRule, act policy.Action) string {
+	id := freeName(e, string(r.ID)+"-"+string(w.Capability))
+	approval := ""
+	if i := strings.Index(r.Text, "@approval("); i >= 0 {
+		approval = r.Text[i : i+strings.Index(r.Text[i:], ")")+1]
+	}
+	return fmt.Sprintf("// %s asks about %s by this rule\n@id(%q)\n@reason(%s)\n%s\nforbid (principal, action == Action::%s, resource)\n%s\n%s;\n",
+		commentLine(string(r.ID)), w.Capability, id, cedarLiteral(r.Reason), approval, cedarLiteral(string(w.Capability)),
+		"unless { context.approvals.contains("+cedarLiteral(string(id))+") }", w.exception(act))
 }
 
 // edit replaces a part of a file, by its index, with a text.
@@ -214,8 +248,13 @@ func (w Wish) freeID(e *policy.Engine) bailey.RuleID {
 	if w.Forbid {
 		verb = "deny"
 	}
+	return freeName(e, ruleID(verb, w.Capability))
+}
+
+// freeName returns name, with a number behind it if a rule of the policy already has it.
+func freeName(e *policy.Engine, name string) bailey.RuleID {
 	for n := 1; ; n++ {
-		id := bailey.RuleID(ruleID(verb, w.Capability))
+		id := bailey.RuleID(name)
 		if n > 1 {
 			id += bailey.RuleID(fmt.Sprintf("-%d", n))
 		}
@@ -247,7 +286,7 @@ func (w Wish) formatBody(act policy.Action) string {
 
 // conditions returns the conditions of the rule, each on one line.
 func (w Wish) conditions(act policy.Action) []string {
-	conditions := w.placeAndTime()
+	conditions := append(w.placeAndTime(), w.inputConditions()...)
 	if w.Forbid {
 		return conditions
 	}
@@ -264,6 +303,22 @@ func (w Wish) conditions(act policy.Action) []string {
 		conditions = append(conditions, literalSet(act.Waivers)+".containsAll(context.waivers)")
 	}
 	return conditions
+}
+
+// inputConditions returns the conditions on the input.
+func (w Wish) inputConditions() (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(w.Where)) {
+		value := w.Where[name]
+		switch name {
+		case "command":
+			list = append(list, "context.input.literal && context.input.command == "+cedarLiteral(value))
+		case "host":
+			list = append(list, "context.input.url like "+prefixPattern("https://"+value+"/"))
+		default:
+			list = append(list, "context.input has "+name+" && context.input."+name+" == "+cedarLiteral(value))
+		}
+	}
+	return list
 }
 
 // placeAndTime returns the conditions on place and time.
@@ -326,6 +381,9 @@ func (w Wish) Command() string {
 	}
 	if !w.Until.IsZero() {
 		words = append(words, "--until", w.Until.UTC().Format(time.RFC3339))
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.Where)) {
+		words = append(words, "where", name, "is", strconv.Quote(w.Where[name]))
 	}
 	if w.Dir != "" {
 		words = append(words, "in", filepath.Clean(w.Dir))

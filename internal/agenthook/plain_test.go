@@ -1,0 +1,93 @@
+package agenthook
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"bailey"
+	"bailey/internal/shellparse"
+)
+
+// Programs of everyday work are decided by the files that they open, and every other use of them asks.
+func TestPlainPrograms(t *testing.T) {
+	y := newYard(t)
+	for line, want := range map[string]bailey.Effect{
+		"sed -n 1,20p sub/x": bailey.Allow, "sed -n '3p;5,$p' sub/x": bailey.Allow, "sed -n '10,+5p' sub/x": bailey.Allow, "git status | sed -n 5p": bailey.Allow,
+		"sed -n 1p /etc/passwd": bailey.Deny, "sed -i s/a/b/ x": bailey.Ask, "sed -n 1p x -i": bailey.Ask, "sed -n '1w out' x": bailey.Ask, "sed -n '1e id' x": bailey.Ask,
+		"sed -n 1p\\;e x": bailey.Ask, "sed -n $'1p\\ne id' x": bailey.Ask, "sed s/a/b/ x": bailey.Ask, "sed -n": bailey.Ask,
+		"which go": bailey.Allow, "pwd": bailey.Allow, "mkdir -p sub/a sub/b": bailey.Allow, "mkdir /etc/x": bailey.Deny, "mkdir -m 777 x": bailey.Ask, "mkdir": bailey.Ask,
+		"touch sub/x": bailey.Allow, "touch -r /etc/passwd x": bailey.Ask, "touch -- -x": bailey.Allow, "touch out/x": bailey.Deny,
+		"wc -l sub/x": bailey.Allow, "head -n 5 sub/x": bailey.Allow, "tail -f sub/x": bailey.Ask, "ls -la sub": bailey.Allow, "find . -name '*.go'": bailey.Allow,
+		"find . -delete": bailey.Ask, "find . -exec rm {} +": bailey.Ask, "find . -fprint x": bailey.Ask,
+		"sort -u sub/x": bailey.Allow, "sort -o x sub/x": bailey.Ask, "sort --compress-program=id x": bailey.Ask, "git log -5 | sort | tr -d a": bailey.Allow, "jq .a sub/x.json": bailey.Allow,
+		"./mkdir x": bailey.Ask, "mkdir -p ~/.ssh/x": bailey.Deny,
+	} {
+		if v := y.judge("Bash", "command", line); v.Effect != want {
+			t.Errorf("%s: %s, want %s (%s)", line, v.Effect, want, v.Reason)
+		}
+	}
+}
+
+// judgeShimmed judges a line of a shell that has the shim.
+func (y *yard) judgeShimmed(line string) Verdict {
+	y.asked = nil
+	return y.Judge(context.Background(), bailey.Call{}, Event{Tool: "Bash", Dir: y.dir, Shim: "/opt/a b/bailey-shim", Input: map[string]string{"command": line}})
+}
+
+// A command that stands for a capability with its own jail runs there, by a changed line.
+func TestShimmedLines(t *testing.T) {
+	y := newYard(t)
+	const shim = "'/opt/a b/bailey-shim' ./"
+	for _, c := range []struct{ line, want string }{
+		{"go test ./...", shim + "go test ./..."},
+		{"go test ./... 2>&1 | tail -20", shim + "go test ./... 2>&1 | tail -20"},
+		{"cd sub && go vet ./...", "cd sub && " + shim + "go vet ./..."},
+		{"npm test", shim + "npm test"},
+		{"go build ./... && go test -run 'A|B' ./x", shim + "go build ./... && " + shim + "go test -run 'A|B' ./x"},
+		{"git status", ""}, // harmless as it is
+		{"git status && go vet . > sub/out", "git status && " + shim + "go vet . > sub/out"},
+	} {
+		if v := y.judgeShimmed(c.line); v.Effect != bailey.Allow || v.Line != c.want {
+			t.Errorf("%s: %s %q, want %q (%s)", c.line, v.Effect, v.Line, c.want, v.Reason)
+		}
+	}
+	for _, line := range []string{
+		"'go' test ./...", "A=1 go test", "sudo go test", "go test $x", "./go test", "go test; go test", "echo 'go vet' && go vet", "for i in a; do go vet; done",
+		"go test -exec ./x ./...", "go vet &", "go test ./... && ./x",
+	} {
+		if v := y.judgeShimmed(line); v.Effect != bailey.Ask || v.Line != "" && line != "go test ./... && ./x" {
+			t.Errorf("%s: %s %q (%s)", line, v.Effect, v.Line, v.Reason)
+		}
+	}
+	for _, line := range []string{"go vet > /etc/x", "go vet ~/.ssh", "go vet && bailey approve a-1"} {
+		if v := y.judgeShimmed(line); v.Effect != bailey.Deny || v.Line != "" {
+			t.Errorf("%s: %s %q (%s)", line, v.Effect, v.Line, v.Reason)
+		}
+	}
+	for _, a := range y.asked {
+		if !a.DryRun {
+			t.Errorf("%+v ran", a)
+		}
+	}
+}
+
+// FuzzShimLine checks that the changed line differs in nothing but the start of the commands that were named.
+func FuzzShimLine(f *testing.F) {
+	f.Add("go test ./... | tail -3", "go test ./...")
+	f.Add("sh -c 'go vet' && a", "go vet")
+	f.Fuzz(func(t *testing.T, line, command string) {
+		changed, ok := shimLine(line, "/h", "/opt/bailey-shim", []string{command})
+		if !ok {
+			return
+		}
+		if strings.Replace(changed, "/opt/bailey-shim ./", "", 1) != line {
+			t.Errorf("%q became %q", line, changed)
+		}
+		old, _ := shellparse.Parse(line, "/h")
+		now, err := shellparse.Parse(changed, "/h")
+		if err != nil || len(now) != len(old) {
+			t.Errorf("%q became %q: %v", line, changed, err)
+		}
+	})
+}
