@@ -54,11 +54,11 @@ func TestToolsAreRemembered(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tool")
 	copyFile(t, probe, path)
 	os.Symlink(path, path+".link")
-	one, err := all.toolAt(path + ".link")
+	one, err := all.toolAt(path+".link", searchPath)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if two, _ := all.toolAt(path + ".link"); two != one {
+	if two, _ := all.toolAt(path+".link", searchPath); two != one {
 		t.Error("an unchanged tool was examined again")
 	}
 	if one.files[0].path != path || one.run[0] != path+".link" || len(one.links) != 1 {
@@ -66,7 +66,7 @@ func TestToolsAreRemembered(t *testing.T) {
 	}
 	os.Remove(path + ".link")
 	os.Symlink(probe, path+".link")
-	if three, err := all.toolAt(path + ".link"); err != nil || three.files[0].path != probe {
+	if three, err := all.toolAt(path+".link", searchPath); err != nil || three.files[0].path != probe {
 		t.Errorf("a changed link: %+v, %v", three, err)
 	}
 }

@@ -17,11 +17,7 @@ import (
 
 // planJob plans job and stores the result in r.
 func (r *run) planJob(job bailey.Job) error {
-	dirs := searchPath
-	if job.Wall != nil && job.Wall.Path != "" {
-		dirs = job.Wall.Path
-	}
-	t, err := r.jail.tools.findIn(job.Command, dirs)
+	t, err := r.jail.tools.findIn(job.Command, jobPath(job))
 	if err != nil {
 		return err
 	}
@@ -73,6 +69,14 @@ func (r *run) planJob(job bailey.Job) error {
 		r.jail.memos.storePlan(s, made)
 	}
 	return nil
+}
+
+// jobPath returns the search path of a job.
+func jobPath(job bailey.Job) string {
+	if job.Wall != nil && job.Wall.Path != "" {
+		return job.Wall.Path
+	}
+	return searchPath
 }
 
 // makePlanKey returns everything on which the plan depends besides the layout.
@@ -197,6 +201,9 @@ func (r *run) buildLayout(job bailey.Job, t *tool) (*layout, error) {
 		return nil, err
 	}
 	if err := r.addAgentSandbox(l, job.Wall); err != nil {
+		return nil, err
+	}
+	if err := r.openUnreachable(l); err != nil {
 		return nil, err
 	}
 	if r.lesser != "" {

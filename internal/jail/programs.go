@@ -26,7 +26,7 @@ type pinned struct {
 func (r *run) addHelpers(l *layout, job bailey.Job) error {
 	for _, name := range job.Exec {
 		for name != "" {
-			h, err := r.jail.tools.findTool(name)
+			h, err := r.jail.tools.findIn(name, jobPath(job))
 			if err != nil {
 				return err
 			}

@@ -65,24 +65,28 @@ type tools struct {
 // findTool resolves a command over searchPath; it takes an absolute path as it is.
 func (t *tools) findTool(command string) (*tool, error) { return t.findIn(command, searchPath) }
 
-// findIn is find with another search path.
+// findIn is find with another search path, which also holds for the interpreters that env(1) would look up.
 func (t *tools) findIn(command, dirs string) (*tool, error) {
 	path, err := lookUpCommand(command, dirs)
 	if err != nil {
 		return nil, err
 	}
-	return t.toolAt(path)
+	return t.toolAt(path, dirs)
 }
 
 // toolAt returns the tool at an absolute path, cached as long as every file and link is unchanged.
-func (t *tools) toolAt(path string) (*tool, error) {
+func (t *tools) toolAt(path, dirs string) (*tool, error) {
+	key := path
+	if dirs != searchPath {
+		key += "\x00" + dirs
+	}
 	t.mu.Lock()
-	known := t.known[path]
+	known := t.known[key]
 	t.mu.Unlock()
 	if known != nil && known.isUnchanged() {
 		return known, nil
 	}
-	fresh, err := t.examineTool(path)
+	fresh, err := t.examineTool(path, dirs)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +95,7 @@ func (t *tools) toolAt(path string) (*tool, error) {
 	if t.known == nil {
 		t.known = map[string]*tool{}
 	}
-	t.known[path] = fresh
+	t.known[key] = fresh
 	return fresh, nil
 }
 
@@ -110,10 +114,10 @@ func (t *tool) isUnchanged() bool {
 }
 
 // examineTool builds a tool from its file.
-func (t *tools) examineTool(path string) (*tool, error) {
+func (t *tools) examineTool(path, dirs string) (*tool, error) {
 	w := t.newWalk("")
 	made := &tool{run: []string{path}}
-	o, err := made.followScripts(w)
+	o, err := made.followScripts(w, dirs)
 	if err != nil {
 		return nil, unfitProgram(made.run[0], err)
 	}
@@ -147,13 +151,13 @@ func (w *walk) setLoader(interp string) { w.dirs, w.loader = loaderDirs(interp),
 
 // followScripts visits the program and, while that is a script, its interpreter. It leaves in run the arguments that execve(2)
 // would produce, and returns the ELF file at the end.
-func (t *tool) followScripts(w *walk) (object, error) {
+func (t *tool) followScripts(w *walk, dirs string) (object, error) {
 	for range maxScripts + 1 {
 		o, err := w.visitFile(t.run[0], executable)
 		if err != nil || o.line == nil {
 			return o, err
 		}
-		words, env, err := resolveShebang(t.run[0], o.line)
+		words, env, err := resolveShebang(t.run[0], o.line, dirs)
 		if err != nil {
 			return o, err
 		}
@@ -168,7 +172,7 @@ func (t *tool) followScripts(w *walk) (object, error) {
 
 // resolveShebang returns the absolute path that a first line leads to, and its arguments. If the line starts env(1), leads
 // itself looks up the program that env would look up on the tool's PATH, and also returns the path of env.
-func resolveShebang(path string, line []string) (words []string, env string, err error) {
+func resolveShebang(path string, line []string, dirs string) (words []string, env string, err error) {
 	no := func(why string) error {
 		return bailey.Unavailable.Errorf("begin it with #! and the interpreter's absolute path, or with #!/usr/bin/env NAME, or env -S and plain words",
 			"the first line of the script %s %s", path, why)
@@ -188,7 +192,7 @@ func resolveShebang(path string, line []string) (words []string, env string, err
 	if !ok {
 		return nil, "", no(fmt.Sprintf("gives env %q, but only a name, or -S and plain words, is supported", line[1]))
 	}
-	if words[0], err = lookUpCommand(words[0], searchPath); err != nil {
+	if words[0], err = lookUpCommand(words[0], dirs); err != nil {
 		return nil, "", bailey.KindOf(err).Wrap(err, "the interpreter of "+path+" is missing", bailey.HintOf(err))
 	}
 	return words, name, nil

@@ -241,6 +241,22 @@ func isUnreachable(path string) bool {
 	}
 }
 
+// openUnreachable opens the files of the host that the user of a root gateway's cages cannot reach, such as programs in
+// /root.
+func (r *run) openUnreachable(l *layout) (err error) {
+	for target, b := range l.binds {
+		if !r.jail.root || b.device || b.place != nil || b.copy != nil || b.frozen != nil || b.source != target ||
+			b.layer != "root-readonly" && b.layer != "binds-noexec" || !isUnreachable(b.source) {
+			continue
+		}
+		if b.place, err = r.openChecked(b.source, b); err != nil {
+			return err
+		}
+		l.binds[target] = b
+	}
+	return nil
+}
+
 // openChecked returns a descriptor of the file that was checked.
 func (r *run) openChecked(path string, b bind) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

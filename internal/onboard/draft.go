@@ -37,9 +37,9 @@ type Left struct {
 	Why  string `json:"why"`
 }
 
-// Limits of a draft. Those of a manifest are wider.
+// Limits of a draft.
 const (
-	maxInputs  = 32
+	maxInputs  = 60        // a manifest may have 64
 	maxDraft   = 256 << 10 // bytes, of the capabilities
 	maxTells   = 160       // bytes of a description
 	maxChooses = 512       // bytes of the choices of one input
@@ -133,13 +133,17 @@ func (d *drafter) argumentStyle(t *Tree) (joins, dashes bool) {
 // draftCapability writes one command, or leaves it out.
 func (d *drafter) draftCapability(b *strings.Builder, t *Tree) {
 	c := &capability{looks: isReadOnlyCommand(d.tool.Name, t), taken: map[string]bool{}, args: slices.Clone(t.Words)}
+	c.reader = c.looks && t.isReader(d.tool.Name)
+	if t.Mode != "" {
+		c.args = append(c.args, t.Mode)
+	}
 	joins, dashes := d.argumentStyle(t)
 	c.joins = joins
 	why := t.Help.Unclear
 	if n := len(t.Words); n > 0 && slices.Contains(vocabulary().executing, t.Words[n-1]) {
 		why = "according to its name it runs programs, or prompts a person"
 	}
-	for _, o := range t.Help.Options {
+	for _, o := range t.orderedOptions() {
 		if why == "" {
 			why = c.addOption(o, maxInputs-len(t.Help.Operands))
 		}
@@ -153,15 +157,35 @@ func (d *drafter) draftCapability(b *strings.Builder, t *Tree) {
 	}
 	d.out.Options += len(c.left)
 	name := "run"
-	if len(t.Words) > 0 {
-		name = safeName(strings.Join(t.Words, "-"), "c", "-")
+	if words := strings.ReplaceAll(t.fullName(), " ", "-"); words != "" {
+		name = safeName(words, "c", "-")
 	}
 	d.writeCapability(b, uniqueName(name, "-", d.names), c, t)
+}
+
+// orderedOptions returns the options of a command. In a mode, the file comes first: there are more options than a
+// capability can have, and without an archive a mode has nothing to work on.
+func (t *Tree) orderedOptions() []Option {
+	list := slices.Clone(t.Help.Options)
+	if t.Mode != "" {
+		slices.SortStableFunc(list, func(a, b Option) int {
+			return isFileOption(b) - isFileOption(a)
+		})
+	}
+	return list
+}
+
+func isFileOption(o Option) int {
+	if o.longName() == "--file" && o.Values == 1 {
+		return 1
+	}
+	return 0
 }
 
 // capability is one command that is being drafted.
 type capability struct {
 	looks, joins bool
+	reader       bool     // the program only reads
 	args         []string // elements of argv
 	inputs       []input
 	taken        map[string]bool
@@ -183,8 +207,8 @@ func (c *capability) addOption(o Option, room int) (why string) {
 	case slices.Contains([]string{"help", "h", "version", "usage", "?"}, bare) || slices.Contains(o.Names, "--help") ||
 		slices.Contains(o.Names, "--version"):
 		return ""
-	case optionHazard(o, c.looks) != "":
-		why = optionHazard(o, c.looks)
+	case optionHazard(o, c.looks, c.reader) != "":
+		why = optionHazard(o, c.looks, c.reader)
 	case o.Values > 1:
 		why = "takes several values"
 	case len(name) > 2 && !strings.HasPrefix(name, "--") && o.Values > 0:

@@ -11,6 +11,7 @@ type Tree struct {
 	Words   []string // after the program's name
 	Summary string   // from its parent's list
 	Help    Help
+	Mode    string // an option that is the command, as in tar --list
 	Subs    []*Tree
 	Skipped string // why its help is not known, or ""
 }
@@ -32,14 +33,18 @@ func Explore(ctx context.Context, b Bounds, probe Probe) (*Tree, error) {
 	level := []exploreTask{{tree: root}}
 	for depth := 0; len(level) > 0; depth++ {
 		var next []exploreTask
-		for _, a := range level {
+		for i, a := range level {
+			if i >= sameAlways && allSame(level[:i], a) {
+				a.tree.Skipped = sameHelp
+				continue
+			}
 			text, err := e.askForHelp(ctx, a)
 			if err != nil {
 				return nil, err
 			}
 			above := append(slices.Clone(a.above), text)
 			for _, s := range a.tree.Subs {
-				next = append(next, exploreTask{s, above})
+				next = append(next, exploreTask{s, a.tree, above})
 			}
 		}
 		if depth == b.Depth {
@@ -50,6 +55,7 @@ func Explore(ctx context.Context, b Bounds, probe Probe) (*Tree, error) {
 		}
 		level = next
 	}
+	root.useListing()
 	return root, nil
 }
 
@@ -62,7 +68,27 @@ type explorer struct {
 // exploreTask is a command to explore, below commands whose help is known.
 type exploreTask struct {
 	tree  *Tree
+	under *Tree
 	above []string // the help texts of these
+}
+
+const sameHelp = "its help is the same as that of its parent command"
+
+// sameAlways is the number of commands after which a tool is taken to have one help for all.
+const sameAlways = 4
+
+// allSame reports whether all commands beside a that were asked have the help of the command above.
+func allSame(asked []exploreTask, a exploreTask) bool {
+	n := 0
+	for _, o := range asked {
+		if o.under == a.under {
+			if o.tree.Skipped != sameHelp {
+				return false
+			}
+			n++
+		}
+	}
+	return n >= sameAlways
 }
 
 // askForHelp tries --help and then -h, and returns the text that could be read.
@@ -86,7 +112,7 @@ func (e *explorer) askForHelp(ctx context.Context, a exploreTask) (text string, 
 		case help.Empty():
 			continue
 		case slices.Contains(a.above, text):
-			t.Skipped = "its help is the same as that of its parent command"
+			t.Skipped = sameHelp
 			return "", nil
 		}
 		t.Help = help
@@ -97,6 +123,20 @@ func (e *explorer) askForHelp(ctx context.Context, a exploreTask) (text string, 
 	}
 	t.Skipped = "its help could not be parsed" + last
 	return "", nil
+}
+
+// useListing describes the commands below t by their lines in its help, if none of them has a help of its own, as with
+// systemctl. If some have, the others may not exist.
+func (t *Tree) useListing() {
+	for _, s := range t.Subs {
+		s.useListing()
+	}
+	if len(t.Subs) < sameAlways || slices.ContainsFunc(t.Subs, func(s *Tree) bool { return s.Skipped != sameHelp }) {
+		return
+	}
+	for i, s := range t.Subs {
+		s.Skipped, s.Help = "", t.Help.commandOf(t.Help.Commands[i])
+	}
 }
 
 // readFullerHelp reads stdout, or stderr if that contains more: many tools print help together with an error.
@@ -120,7 +160,7 @@ func lastWords(stderr string) string {
 }
 
 func helpSize(h Help) int {
-	n := len(h.Commands) + len(h.Options) + len(h.Operands)
+	n := len(h.Commands) + len(h.Options) + len(h.Modes) + len(h.Operands)
 	if h.Usage {
 		n++
 	}
@@ -132,6 +172,11 @@ func (t *Tree) Leaves() (leaves, left []*Tree) {
 	switch {
 	case t.Skipped != "":
 		return nil, []*Tree{t}
+	case len(t.Subs) == 0 && len(t.Help.Modes) > 0:
+		for _, m := range t.Help.Modes {
+			leaves = append(leaves, &Tree{Words: t.Words, Mode: m.longName(), Summary: m.Summary, Help: t.Help})
+		}
+		return leaves, nil
 	case len(t.Subs) == 0:
 		return []*Tree{t}, nil
 	}
@@ -142,4 +187,4 @@ func (t *Tree) Leaves() (leaves, left []*Tree) {
 	return leaves, left
 }
 
-func (t *Tree) fullName() string { return strings.Join(t.Words, " ") }
+func (t *Tree) fullName() string { return strings.TrimSpace(strings.Join(t.Words, " ") + " " + t.Mode) }

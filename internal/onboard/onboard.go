@@ -8,12 +8,13 @@
 // a value can be joined to its option with =, and whether -- ends the options.
 //
 // A draft is cautious. A capability is readOnly only if the last word of its command is a verb that reads, such as list
-// or show, and its summary does not contradict that. Every other one is mutating, of high risk, irreversible. Options
+// or show, or the program is known to do nothing else, and its summary does not contradict that. Every other one is mutating, of high risk, irreversible. Options
 // are left out if they run programs, write, contain settings or secrets, or change where the tool connects. The tool
 // has no network and no writable path.
 package onboard
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -23,6 +24,7 @@ type Help struct {
 	Summary  string
 	Commands []Command
 	Options  []Option
+	Modes    []Option // options of which each is a command of its own, such as tar's --list
 	Operands []Operand
 	Joined   bool   // shows a long option with its value after =
 	Usage    bool   // shows a command line
@@ -44,8 +46,8 @@ const (
 	Plain    Style = "plain"
 )
 
-// Command is a subcommand.
-type Command struct{ Name, Summary string }
+// Command is a subcommand. Usage is what follows its name in the list of commands.
+type Command struct{ Name, Summary, Usage string }
 
 // Option is one option with all its names.
 type Option struct {
@@ -81,7 +83,7 @@ const (
 
 // Empty reports whether the text contains nothing from which a capability could be made.
 func (h Help) Empty() bool {
-	return len(h.Commands) == 0 && len(h.Options) == 0 && !h.Usage
+	return len(h.Commands) == 0 && len(h.Options) == 0 && len(h.Modes) == 0 && !h.Usage
 }
 
 // Read parses one help text. It never fails: parts that it cannot parse are not in the result.
@@ -101,8 +103,32 @@ func Read(text string) Help {
 	for i := range h.Options {
 		h.Options[i].extractChoices()
 	}
+	h.separateModes(r.modes)
 	h.Commands = r.dropCommonCommands(h.Commands)
 	return h
+}
+
+// separateModes moves the options of these names to the modes.
+func (h *Help) separateModes(names []string) {
+	h.Options = slices.DeleteFunc(h.Options, func(o Option) bool {
+		is := slices.Contains(names, o.Names[0])
+		if is {
+			h.Modes = append(h.Modes, o)
+		}
+		return is
+	})
+}
+
+// commandOf returns the help of a command that has none of its own, from its line in the list of commands.
+func (h Help) commandOf(c Command) Help {
+	made := Help{Style: h.Style, Joined: h.Joined, Summary: c.Summary, Usage: true, Shared: len(h.Options)}
+	u := &usageParser{help: &made}
+	u.parseWords(splitOutsideBrackets(c.Usage, " "), true)
+	made.Unclear, made.Operands = u.unclear, u.operands
+	if len(made.Operands) > maxOperands {
+		made.Unclear = "its usage has too many operands"
+	}
+	return made
 }
 
 // detectStyle determines the style by phrases that only one library writes.

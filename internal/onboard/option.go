@@ -31,6 +31,9 @@ func (r *reader) readOptionLine(l string) {
 		r.help.Options = make([]Option, 0, maxOptions) // the pointers of open descriptions must stay valid
 	}
 	o.Summary = summary
+	if r.part == modes {
+		r.modes = append(r.modes, o.Names[0])
+	}
 	r.help.Options = append(r.help.Options, o)
 	r.openEntry(l, &r.help.Options[len(r.help.Options)-1].Summary, column)
 }

@@ -19,6 +19,7 @@ const (
 	options
 	shared // options of the commands above
 	operands
+	modes  // options of which each is a command
 	others // a heading of the tool's own: may contain options
 	silent // examples, environment and similar
 )
@@ -29,9 +30,10 @@ type reader struct {
 	part     helpSection
 	patterns []string // of the usage
 	listed   []Operand
-	all      string // whole text in lower case, for the style
-	entry    int    // indent of this part's entries; 0: not known yet
-	column   int    // column of the open entry's description; 0: not known yet
+	modes    []string // first names of the options that are modes
+	all      string   // whole text in lower case, for the style
+	entry    int      // indent of this part's entries; 0: not known yet
+	column   int      // column of the open entry's description; 0: not known yet
 	open     *string
 	indent   int // of the open entry
 	braces   int // indent of argparse's list of subcommands
@@ -50,7 +52,7 @@ var (
 	inUsage     = lazyRegexp(`(?i)^\s*usage(:|$)`)
 	otherUsage  = lazyRegexp(`(?i)^\s*or:?\s+`)
 	optionLine  = lazyRegexp(`^\s*-{1,2}[A-Za-z0-9?@#\[]`)
-	commandLine = lazyRegexp(`^\s+([A-Za-z0-9][A-Za-z0-9_.+-]*)\*?(?:, [A-Za-z0-9_.+-]+)*(?: [\[<A-Z{].*?)?(?:(?::\s+|\s{2,}|\s+: )(.*))?:?$`)
+	commandLine = lazyRegexp(`^\s+([A-Za-z0-9][A-Za-z0-9_.+-]*)\*?(?:, [A-Za-z0-9_.+-]+)*( [\[<A-Z{].*?)?(?:(?::\s+|\s{2,}|\s+: )(.*))?:?$`)
 	bracesLine  = lazyRegexp(`^\s+\{([A-Za-z0-9_.+,-]+)\}`)
 )
 
@@ -97,7 +99,7 @@ func (r *reader) readHeading(l, trimmed string) bool {
 	word := strings.TrimSuffix(trimmed, ":")
 	colon, capitals := word != trimmed, strings.ToUpper(trimmed) == trimmed &&
 		strings.ContainsAny(trimmed, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-	if lineIndent(l) > 0 || len(trimmed) > 80 || !colon && !capitals &&
+	if in := lineIndent(l); in > 1 || in == 1 && !colon || len(trimmed) > 80 || !colon && !capitals &&
 		!slices.Contains(bareHeadings, strings.ToLower(trimmed)) {
 		if lineIndent(l) == 0 && (r.part == silent || r.open != nil) {
 			r.open = nil // text between entries
@@ -118,6 +120,8 @@ func partForTitle(title string) helpSection {
 	switch {
 	case has("example", "see also", "learn more", "author", "exit ", "bugs", "alias", "description"):
 		return silent
+	case has("operation mode"):
+		return modes
 	case has("global", "inherited", "common"):
 		if has("command") {
 			return commands
@@ -170,10 +174,10 @@ func (r *reader) readCommandLine(l string) {
 		r.open = nil
 		return
 	}
-	r.addCommand(m[1], m[2], l)
+	r.addCommand(m[1], m[3], m[2], l)
 }
 
-func (r *reader) addCommand(name, summary, l string) {
+func (r *reader) addCommand(name, summary, usage, l string) {
 	r.entry = lineIndent(l)
 	if !commandName().MatchString(name) ||
 		slices.ContainsFunc(r.help.Commands, func(c Command) bool { return c.Name == name }) {
@@ -189,7 +193,7 @@ func (r *reader) addCommand(name, summary, l string) {
 	if r.help.Commands == nil {
 		r.help.Commands = make([]Command, 0, maxCommands)
 	}
-	r.help.Commands = append(r.help.Commands, Command{name, summary})
+	r.help.Commands = append(r.help.Commands, Command{name, summary, strings.TrimSpace(usage)})
 	column := 0
 	if summary != "" {
 		column = strings.LastIndex(l, summary)
@@ -209,7 +213,7 @@ func (r *reader) readOperandLine(l, trimmed string) {
 		if m := commandLine().FindStringSubmatch(l); m != nil &&
 			(r.beneath == 0 && in <= r.braces+4 || in == r.beneath) {
 			r.beneath = in
-			r.addCommand(m[1], m[2], l)
+			r.addCommand(m[1], m[3], m[2], l)
 		}
 	default:
 		name, summary, _ := strings.Cut(trimmed, "  ")

@@ -20,6 +20,11 @@ func (r *reader) readUsageLine(l string) {
 	first, _, _ := strings.Cut(trimmed, " ")
 	n := len(r.patterns)
 	switch {
+	case n > 0 && lineIndent(l) == 0 && other == "" && trimmed != "" && !strings.HasPrefix(r.patterns[0]+" ", first+" "):
+		r.startPart(opening) // GNU's programs describe themselves without an empty line before
+		if r.help.Summary == "" {
+			r.help.Summary = trimmed
+		}
 	case trimmed == "" || n == 64:
 	case n == 0 || other != "" || strings.HasPrefix(r.patterns[0]+" ", first+" "):
 		r.patterns = append(r.patterns, trimmed)
@@ -205,6 +210,7 @@ func (u *usageParser) addOperand(body string, required, many bool) {
 	}
 	name, _, _ = strings.Cut(name, "|")
 	name, _, _ = strings.Cut(name, "[")
+	name = strings.TrimRight(name, ".")
 	if n := len(u.operands); n > 0 && u.operands[n-1].Name == name {
 		u.operands[n-1].Many = true
 		return

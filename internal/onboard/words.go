@@ -18,13 +18,14 @@ type hazard struct {
 
 // wordLists is words.txt.
 type wordLists struct {
-	reading, acting, changing, executing, form, executed, integer, number, path []string
-	hazards                                                                     []hazard
+	reading, readers, prefixes, proc, acting, changing, executing, form, executed, integer, number, path []string
+	hazards                                                                                        []hazard
 }
 
 var vocabulary = sync.OnceValue(func() *wordLists {
 	w := &wordLists{}
-	lists := map[string]*[]string{"reading": &w.reading, "acting": &w.acting, "changing": &w.changing,
+	lists := map[string]*[]string{"reading": &w.reading, "readers": &w.readers, "prefixes": &w.prefixes, "proc": &w.proc,
+		"acting": &w.acting, "changing": &w.changing,
 		"executing": &w.executing, "form": &w.form, "executed": &w.executed, "integer": &w.integer, "number": &w.number,
 		"path": &w.path}
 	var list *[]string
@@ -49,7 +50,7 @@ var vocabulary = sync.OnceValue(func() *wordLists {
 })
 
 // optionHazard returns why an option is left out, or "".
-func optionHazard(o Option, looks bool) string {
+func optionHazard(o Option, looks, reader bool) string {
 	var names []string
 	for _, n := range o.Names {
 		n = strings.ToLower(strings.TrimLeft(n, "-"))
@@ -75,6 +76,9 @@ func optionHazard(o Option, looks bool) string {
 			return h.why
 		}
 	}
+	if reader { // its switches change no more than the output
+		return map[bool]string{true: "may do more than read"}[sharesWord(vocabulary().changing, names)]
+	}
 	if looks && !strings.HasPrefix(o.longName(), "--no-") &&
 		(sharesWord(vocabulary().acting, names) || o.Value == "" && sharesWord(vocabulary().acting, said)) {
 		return "may do more than read"
@@ -96,16 +100,19 @@ func wordsOf(s string) []string {
 	return strings.FieldsFunc(strings.ToLower(s), func(c rune) bool { return (c < 'a' || c > 'z') && c != '-' })
 }
 
-// isReadOnlyCommand reports whether a command only reads: its last word is such a verb, or begins with list- or
-// describe-, and its summaries do not contradict that. Names can be wrong, so a person must check.
+// isReadOnlyCommand reports whether a command only reads: its last word is such a verb, or begins with a
+// prefix such as list-, or the tool itself is one that reads, and its summaries do not contradict that. Names can be wrong, so a person must check.
 func isReadOnlyCommand(tool string, t *Tree) bool {
 	verb := tool
 	if n := len(t.Words); n > 0 {
 		verb = t.Words[n-1]
 	}
+	if t.Mode != "" {
+		verb = strings.TrimLeft(t.Mode, "-")
+	}
 	verb = strings.ToLower(verb)
 	first, _, compound := strings.Cut(verb, "-")
-	if !slices.Contains(vocabulary().reading, verb) && !(compound && (first == "list" || first == "describe")) {
+	if !t.isReader(tool) && !slices.Contains(vocabulary().reading, verb) && !(compound && slices.Contains(vocabulary().prefixes, first)) {
 		return false
 	}
 	for _, s := range []string{t.Summary, t.Help.Summary} {
@@ -115,6 +122,11 @@ func isReadOnlyCommand(tool string, t *Tree) bool {
 		}
 	}
 	return true
+}
+
+// isReader reports whether t is a program without subcommands that only reads.
+func (t *Tree) isReader(tool string) bool {
+	return len(t.Words) == 0 && t.Mode == "" && slices.Contains(vocabulary().readers, strings.ToLower(tool))
 }
 
 // isExecuted reports whether the tool would execute this operand.

@@ -2,6 +2,7 @@ package onboard
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -59,8 +60,15 @@ func (d *drafter) writeCapability(b *strings.Builder, name string, c *capability
 			fmt.Fprintf(b, "        - '%s'\n", a) // built from own text and checked names: never contains a quote
 		}
 	}
+	proc := slices.Contains(vocabulary().proc, d.tool.Name)
+	if proc || len(d.tool.Read) > 0 {
+		b.WriteString("    sandboxProfile:\n")
+	}
+	if proc {
+		b.WriteString("      proc: true\n")
+	}
 	if len(d.tool.Read) > 0 {
-		b.WriteString("    sandboxProfile:\n      fs:\n        ro:\n")
+		b.WriteString("      fs:\n        ro:\n")
 		for _, dir := range d.tool.Read {
 			fmt.Fprintf(b, "          - %s\n", quoteYAML(dir, 4096))
 		}

@@ -9,6 +9,9 @@ import (
 // judgeValue returns the secret part of the value.
 func (q *candidate) judgeValue(f *finder, end int) (byteRange, Category) {
 	val := q.b[q.v:end]
+	if q.ask == forScheme && q.isCredential(f, val) {
+		return byteRange{q.v, end}, AuthHeader
+	}
 	if len(val) == 0 || isPlaceholder(val) || isConstant(val) || string(val) == string(q.name) {
 		return byteRange{}, ""
 	}
@@ -317,14 +320,18 @@ func (q *candidate) judgeArgument(f *finder, all byteRange) (byteRange, Category
 		(s.digits > 0 || s.others > 0 || s.isRandom() || s.uppers > 1 && s.lowers > 1)), Password
 }
 
-// isAttachedPassword reports whether the word is -pPASSWORD of a command with that syntax: MySQL's, or 7z if it
+// isAttachedPassword reports whether the word is -pPASSWORD of a command with that syntax: MySQL's, sshpass, or 7z if it
 // contains a digit.
 func isAttachedPassword(b []byte, i, j int) bool {
 	if i > 0 && classes[b[i-1]]&(gap|quote) == 0 { // for example an escaped dash in roff
 		return false
 	}
+	if bytes.IndexByte([]byte("$<{[%-/(="), b[i+2]) >= 0 || announcesPlaceholder(b[i+2:j]) {
+		return false
+	}
 	line := lineBefore(b, i)
 	return bytes.Contains(line, []byte("mysql")) || bytes.Contains(line, []byte("mariadb")) ||
+		bytes.Contains(line, []byte("sshpass ")) ||
 		bytes.Contains(line, []byte("7z")) && shapeOf(b[i+2:j]).digits > 0
 }
 

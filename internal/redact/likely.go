@@ -45,6 +45,17 @@ func isHeaderCredential(val []byte) bool {
 	return s.n >= 12 && s.digits > 0 && s.turns*6 >= s.n || s.n >= 16 && s.isRandom()
 }
 
+// isCredential reports whether val stands after Bearer or another scheme in an Authorization header. That place says what
+// it is, so it need not look random.
+func (q *candidate) isCredential(f *finder, val []byte) bool {
+	before := bytes.TrimRight(lineBefore(q.b, f.last.start), " \t'\"`:=")
+	const header = "authorization"
+	return len(val) >= 4 && len(before) >= len(header) && bytes.EqualFold(before[len(before)-len(header):], []byte(header)) &&
+		bytes.IndexByte([]byte("$<{[%("), val[0]) < 0 &&
+		(!isPlaceholder(val) || isRepeatedChar(val) && bytes.IndexByte([]byte("xX*."), val[0]) < 0) &&
+		!bytes.ContainsAny(val, "({")
+}
+
 // isWebhookURL reports whether val is a URL whose path has a long random part.
 func isWebhookURL(val []byte) bool {
 	return slices.ContainsFunc(bytes.Split(val, []byte("/")), func(p []byte) bool {

@@ -172,6 +172,17 @@ func isRandomPart(part []byte) bool {
 	return s.n >= 12 && (s.isRandom() || s.hex || s.lowers == 0 && s.digits > 0)
 }
 
+// isPlainKey reports whether what follows sk- or key- is too long, or has too many digits, for words such as those of
+// key-value and sk-toggleable.
+func isPlainKey(rest []byte) bool {
+	part := longestPart(rest)
+	if len(part) == 0 {
+		return false
+	}
+	s := shapeOf(part)
+	return s.n >= 20 || s.n >= 12 && (s.digits > 0 || isRepeatedChar(part)) || s.n >= 8 && s.digits > 1 && s.lowers+s.uppers > 1
+}
+
 // longestPart returns the longest part of a text between its joints.
 func longestPart(text []byte) (part []byte) {
 	for len(text) > 0 {
@@ -219,6 +230,8 @@ func (p *prefix) matchToken(b []byte, final bool) (n, read int, open bool) {
 	rest := shapeOf(b[k:n])
 	known := len(p.text) >= minInner && p.text != "secret_"
 	switch {
+	case (p.text == "sk-" || p.text == "key-") && isPlainKey(b[k:n]):
+		return n, n, false
 	case n >= p.least && (known || !looksLikeWords(rest) && (rest.others == 0 || isRandomPart(longestPart(b[k:n])))),
 		n >= p.least && p.least < 20 && isRepeatedChar(b[k:n]):
 		return n, n, false

@@ -143,10 +143,9 @@ func (f *finder) decideWord(b []byte, i, j int, kinds class, final bool, add fun
 			return end, open
 		}
 	}
-	if f.ask == nothing && j-i > 2 && b[i] == '-' && b[i+1] == 'p' {
-		if isAttachedPassword(b, i, j) {
-			add(span{i + 2, j, Password})
-		}
+	if j-i > 2 && b[i] == '-' && b[i+1] == 'p' && isAttachedPassword(b, i, j) {
+		add(span{i + 2, j, Password})
+		f.ask = nothing
 	}
 	f.last, f.sep = byteRange{i, j}, separator{}
 	return j, false

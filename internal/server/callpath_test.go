@@ -56,7 +56,7 @@ func TestCallPath(t *testing.T) {
 		"entry":  {chain(reflect.ValueOf(s.limit), entry), []string{"*gateway.Limit", "*gateway.KillSwitch", "*gate.Gate"}},
 		"ledger": {chain(reflect.ValueOf(s.Gate.Ledger), reflect.TypeFor[gate.Ledger]()), []string{"gateway.liveLedger", "gateway.tracerLedger", "gateway.meterLedger", "*ledger.Log"}},
 		"policy": {chain(reflect.ValueOf(s.Gate.Policy), reflect.TypeFor[gate.Policy]()), []string{"gateway.killSwitchPolicy", "gateway.scopePolicy", "*server.policyStore"}},
-		"jail":   {chain(reflect.ValueOf(s.Gate.Runners[pack.Jail]), reflect.TypeFor[bailey.Runner]()), []string{"*gateway.Pins", "*wrap.Works", "*jail.Jail"}},
+		"jail":   {chain(reflect.ValueOf(s.Gate.Runners[pack.Jail]), reflect.TypeFor[bailey.Runner]()), []string{"*toolchain.Runner", "*gateway.Pins", "*wrap.Works", "*jail.Jail"}},
 		"open":   {chain(reflect.ValueOf(s.Gate.Runners[pack.Open]), reflect.TypeFor[bailey.Runner]()), []string{"*gateway.Pins", "*wrap.Works", "*jail.None"}},
 	} {
 		if !slices.Equal(c.chain, c.want) {

@@ -240,8 +240,9 @@ func (b *packStore) recordPublish(ctx context.Context, r apitype.PackPublication
 }
 
 // listChangedPrograms returns the changed programs of a capability that need an approval.
-func (s *Server) listChangedPrograms(ctx context.Context, r apitype.ID, _ gateway.Caller) (apitype.Changed, error) {
-	job, pins, err := s.pinnedJob(bailey.CapabilityID(r.ID))
+func (s *Server) listChangedPrograms(ctx context.Context, r apitype.ID,
+	from gateway.Caller) (apitype.Changed, error) {
+	job, pins, err := s.pinnedJob(bailey.CapabilityID(r.ID), from.Dir)
 	if err != nil {
 		return apitype.Changed{}, err
 	}
@@ -250,22 +251,25 @@ func (s *Server) listChangedPrograms(ctx context.Context, r apitype.ID, _ gatewa
 }
 
 // pinnedJob returns a capability's job, without inputs because its programs do not depend on them, and the pins that check
-// it.
-func (s *Server) pinnedJob(id bailey.CapabilityID) (bailey.Job, *gateway.Pins, error) {
+// it. The programs are those that the project in dir selects.
+func (s *Server) pinnedJob(id bailey.CapabilityID, dir string) (bailey.Job, *gateway.Pins, error) {
 	m, err := s.shelf.Catalog().Lookup(id)
 	if err != nil {
 		return bailey.Job{}, nil, err
 	}
-	pins := s.pins
+	job := m.Job(nil, nil)
 	if m.Uncaged() {
-		pins = s.open
+		return job, s.open, nil
 	}
-	return m.Job(nil, nil), pins, nil
+	job.Dir = dir
+	job, _, err = s.finder.Equip(job)
+	job.Dir = "" // it is not in the cage
+	return job, s.pins, err
 }
 
 func (s *Server) repinPrograms(ctx context.Context, r apitype.RepinRequest,
 	from gateway.Caller) (apitype.Changed, error) {
-	job, pins, err := s.pinnedJob(r.ID)
+	job, pins, err := s.pinnedJob(r.ID, from.Dir)
 	if err != nil {
 		return apitype.Changed{}, err
 	}

@@ -32,6 +32,7 @@ import (
 	"bailey/internal/packstore"
 	"bailey/internal/policy/review"
 	"bailey/internal/receipts"
+	"bailey/internal/toolchain"
 	"bailey/internal/toolsearch"
 	"bailey/internal/workspace"
 	"bailey/internal/wrap"
@@ -54,8 +55,9 @@ type Server struct {
 	sender  *notify.Sender // notifies people of questions
 	cages   *jail.Jail
 	hooks   hookGate
-	pins    *gateway.Pins // checks programs before cages run them
-	hosts   *hostAccess   // source hosts
+	pins    *gateway.Pins     // checks programs before cages run them
+	finder  *toolchain.Finder // finds tools in the person's home
+	hosts   *hostAccess       // source hosts
 	// the same for capabilities without a cage, if the manifest and a rule allow it
 	open    *gateway.Pins
 	Gate    *gate.Gate
@@ -211,6 +213,7 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	s.sender = notify.New(notify.Config{Settings: s.notifySettings, Key: func() (notify.Key, error) { return readNotifyKey(home) }, Log: s.Log})
 	s.Queue = approve.New(approve.Config{Note: s.scribe.recordEvent, Prove: s.approverOfAnswer, Tell: s.sender.Tell,
 		Key: salt, Past: s.scribe.lore.Asked, Log: s.Log})
+	s.finder = toolchain.NewFinder(workspaces.Written)
 	s.hosts = newHostAccess(home, s.brokerSetting)
 	s.closeAtEnd("hosts", func() error { s.hosts.pool.Close(); return nil })
 	s.kill.Withdraw = func(reason string) {
@@ -219,7 +222,8 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 		s.endEveryGrant(reason)
 	}
 	s.shelf = newShelf(s.Catalog,
-		gateway.OpenProfiles(home, workspaces, s.scribe.lore.Profiles, s.scribe.recordEvent, s.Log), s.cages.Installed)
+		gateway.OpenProfiles(home, workspaces, s.scribe.lore.Profiles, s.scribe.recordEvent, s.Log),
+		func(command string) bool { return s.cages.Installed(command) || s.finder.Installed(command) })
 	s.shelf.noBroker = func() bool { return s.settings.Applied().Broker == nil }
 	return workspaces, s.connectGate(home, none, gate.Config{
 		Catalog: s.shelf, Places: workspaces, Hooks: s.hooks, Budgets: s.budgets, Lender: brokerLender{s.brokerClient},
@@ -251,8 +255,9 @@ func (s *Server) connectGate(home localapi.Home, none bailey.Runner, c gate.Conf
 		s.scribe.recordEvent)
 	// without a cage files cannot be protected
 	s.open = s.pins.Beside(wrap.NewWorks(none, home.Caches(), func(bailey.SessionID) bool { return false }))
-	c.Runners = map[pack.Isolation]bailey.Runner{pack.Jail: s.pins, pack.Open: s.open, pack.Agent: gate.Own{},
-		pack.Host: s.hosts.newHostRunner()}
+	// Each version of a program has a pin of its own, so toolchains are found first.
+	c.Runners = map[pack.Isolation]bailey.Runner{pack.Jail: toolchain.NewRunner(s.pins, s.finder), pack.Open: s.open,
+		pack.Agent: gate.Own{}, pack.Host: s.hosts.newHostRunner()}
 	if s.Gate, err = gate.New(c); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -257,6 +258,14 @@ func (w *Workspaces) UseProfiles(dirs []string) {
 	w.mu.Lock()
 	w.more = dirs
 	w.mu.Unlock()
+}
+
+// Written returns the directories that calls can write: the workspaces of the home and of the profiles in use, and the
+// projects of agent jails.
+func (w *Workspaces) Written() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Concat(w.named, w.more, slices.Collect(maps.Values(w.walls)))
 }
 
 func (w *Workspaces) boundsFor(call bailey.Call) (Bounds, error) {

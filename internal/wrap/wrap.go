@@ -110,9 +110,10 @@ const searched = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 // Trees returns the parts of the host that an agent's cage contains, and its search path. The parts are the system,
 // this program, and the installation of the agent: the file program and the files that belong to it. If these lie in
 // the project, an agent may have written them, so a link that leads out of the project is not followed. Of the user's
-// own search path, only directories in the cage remain.
-func Trees(self, program, project, hostPath string,
-	look func(string) (string, error)) (trees []bailey.Tree, path string) {
+// own search path, only directories in the cage remain. toolchains are directories with programs in bin, which come
+// before those of the system.
+func Trees(self, program, project, hostPath string, look func(string) (string, error),
+	toolchains ...string) (trees []bailey.Tree, path string) {
 	for _, p := range systemPaths {
 		if _, err := os.Stat(p); err == nil {
 			trees = append(trees, bailey.Tree{Path: p})
@@ -129,6 +130,9 @@ func Trees(self, program, project, hostPath string,
 		if info, err := os.Stat(p); err == nil && !info.IsDir() && !slices.Contains(dirs, filepath.Dir(p)) {
 			dirs = append(dirs, filepath.Dir(p))
 		}
+	}
+	for _, dir := range toolchains {
+		trees, dirs = append(trees, bailey.Tree{Path: dir}), append(dirs, filepath.Join(dir, "bin"))
 	}
 	for _, dir := range filepath.SplitList(hostPath) { // only if the cage contains it, for example /usr/local/go/bin
 		dir = filepath.Clean(dir)

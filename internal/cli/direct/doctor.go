@@ -28,6 +28,7 @@ import (
 	"bailey/internal/server"
 	"bailey/internal/settings"
 	"bailey/internal/terminal"
+	"bailey/internal/toolchain"
 	"bailey/internal/workspace"
 )
 
@@ -73,10 +74,11 @@ func examineAll(ctx context.Context, home localapi.Home) (doctorReport, error) {
 	if found[0].State == apitype.Good {
 		found = append(found, examineSocket(home)...)
 	}
-	cages, tools := examineCages(ctx)
+	cages, tools := examineCages(ctx, toolchain.NewFinder(nil))
 	found = slices.Concat(found, examineLedger(home), examinePolicy(home, s), examineHooks(home, s),
 		examinePacks(home, s), examineRedaction(home, s), examineProfiles(home, s), apitype.ExamineBroker(s),
 		examineNotify(s), examineShims(home), cages, tools)
+	found = append(found, examineToolchains(home, here)...)
 	found = append(found, examineWorkspace(home, here, s), examineProgram(), examineNode(ctx), examineClaude(here))
 	found = append(found, examineAgents(cli.CheckAgents(ctx, apitype.NewAgentStatus(nil), here, s.Running, true))...)
 	return doctorReport{OK: !slices.ContainsFunc(found, func(f apitype.Finding) bool { return f.State == apitype.Missing }), Findings: found}, ctx.Err()
@@ -127,7 +129,7 @@ func examineGateway(s apitype.Status, err error) apitype.Finding {
 
 // examineCages builds cages for this program, as a gateway that it starts would, and plans a cage for each tool of the
 // built-in packs.
-func examineCages(ctx context.Context) (cages, tools []apitype.Finding) {
+func examineCages(ctx context.Context, finder *toolchain.Finder) (cages, tools []apitype.Finding) {
 	cages, tools = []apitype.Finding{}, []apitype.Finding{}
 	j, err := jail.New(jail.Config{})
 	if err != nil {
@@ -157,7 +159,9 @@ func examineCages(ctx context.Context) (cages, tools []apitype.Finding) {
 	slices.Sort(commands)
 	var absent []string
 	for _, command := range slices.Compact(commands) {
-		if !j.Installed(command) {
+		if !j.Installed(command) && finder.Installed(command) {
+			continue // see the toolchains
+		} else if !j.Installed(command) {
 			absent = append(absent, command)
 			continue
 		}

@@ -17,7 +17,9 @@ import (
 	"bailey/internal/cli"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/safefile"
 	"bailey/internal/settings"
+	"bailey/internal/toolchain"
 	"bailey/internal/workspace"
 )
 
@@ -42,6 +44,29 @@ func examineWorkspace(home localapi.Home, here string, s apitype.Status) apitype
 			"start from a directory that is a workspace, or follow the hint")
 	}
 	return goodFinding(name, here+" is used as the workspace")
+}
+
+// examineToolchains shows the versions in the person's home that calls in this directory would use, and why others are not
+// used.
+func examineToolchains(home localapi.Home, here string) (found []apitype.Finding) {
+	text, err := safefile.Read(filepath.Join(string(home), settings.FileName), 1<<20)
+	if err != nil {
+		text = nil // another finding says so
+	}
+	said, _ := settings.ParseSettings(text)
+	real := workspace.Canonical(here)
+	list, errs := toolchain.NewFinder(func() []string { return said.Workspaces }).All(real)
+	for _, t := range list {
+		tried := t.Version + " of " + t.Manager + ": " + t.Dir
+		if t.Chosen != "" {
+			tried += ", selected by " + t.Chosen
+		}
+		found = append(found, goodFinding("toolchain "+t.Language, tried))
+	}
+	for _, err := range errs {
+		found = append(found, errorFinding("toolchain", apitype.Warning, "looked for the tools of the project", err))
+	}
+	return found
 }
 
 // examineProgram compares this program with the one that agents and shells would start by name.

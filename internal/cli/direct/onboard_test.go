@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -76,19 +77,73 @@ func TestOnboardedToolIsCalled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &server.Server{Catalog: catalog, Rules: server.FixedRules(rules), Log: slog.New(slog.DiscardHandler)}
-		if _, err := s.NewGate(localapi.Home(t.TempDir()), nil); err != nil {
-			t.Fatal(err)
-		}
-		r := s.Gate.Do(t.Context(), bailey.Call{
-			Capability: "jq.run", Input: row.input, Door: "cli", Dir: dir,
-			Principal: bailey.Principal{Agent: "local"}, Session: bailey.Session{ID: bailey.NewSessionID()},
-		})
-		s.Close()
+		r := callOnboarded(t, catalog, rules, "jq.run", row.input, dir)
 		if r.Executed != row.ran || !strings.Contains(string(r.Stdout), row.says) || row.ran != (r.Err == nil) {
 			t.Errorf("%v: %s, %s%s (%v), want %q", row.input, r.Status, r.Stdout, r.Stderr, r.Err, row.says)
 		}
 	}
+}
+
+// TestOnboardedReaders drafts packs from the helps of real programs and calls what only reads on real files.
+func TestOnboardedReaders(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
+	ktest.Require(t, "userns", "netns", "tar", "systemctl")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "facts"), []byte("north wall\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("tar", "-C", dir, "-cf", filepath.Join(dir, "a.tar"), "facts").CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	rows := []struct {
+		tool  string
+		id    bailey.CapabilityID
+		input map[string]any
+		says  string
+	}{
+		{"df", "df.run", map[string]any{"human_readable": true, "file": "facts"}, "Filesystem"},
+		{"ls", "ls.run", map[string]any{"l": true, "file": "."}, "facts"},
+		{"tar", "tar.list", map[string]any{"file": "a.tar"}, "facts\n"},
+		{"systemctl", "systemctl.is-active", nil, ""},
+	}
+	if ktest.Has("rg") == nil {
+		rows = append(rows, rows[0])
+		rows[len(rows)-1].tool, rows[len(rows)-1].id = "rg", "rg.run"
+		rows[len(rows)-1].input, rows[len(rows)-1].says = map[string]any{"pattern": "north", "path": "facts"}, "north wall"
+	}
+	for _, row := range rows {
+		catalog := onboards(t, row.tool)
+		m, err := catalog.Lookup(row.id)
+		if err != nil || m.SideEffect != pack.ReadOnly {
+			t.Errorf("%s: %v, or it does not only read", row.id, err)
+			continue
+		}
+		if row.input == nil {
+			continue // it needs a daemon
+		}
+		rules, err := policy.Load(policy.Config{Actions: policyfiles.Actions(catalog), Sources: []policy.Source{{Name: "own.cedar",
+			Text: []byte(`@id("own") permit (principal, action == Action::"` + string(row.id) + `", resource);`)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := callOnboarded(t, catalog, rules, row.id, row.input, dir); !r.Executed || r.Err != nil || !strings.Contains(string(r.Stdout), row.says) {
+			t.Errorf("%s %v: %s, %s%s (%v)", row.id, row.input, r.Status, r.Stdout, r.Stderr, r.Err)
+		}
+	}
+}
+
+// callOnboarded makes one call through a new gate.
+func callOnboarded(t *testing.T, catalog *pack.Catalog, rules *policy.Engine, id bailey.CapabilityID,
+	input map[string]any, dir string) bailey.Result {
+	t.Helper()
+	s := &server.Server{Catalog: catalog, Rules: server.FixedRules(rules), Log: slog.New(slog.DiscardHandler)}
+	if _, err := s.NewGate(localapi.Home(t.TempDir()), nil); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	return s.Gate.Do(t.Context(), bailey.Call{Capability: id, Input: input, Door: "cli", Dir: dir,
+		Principal: bailey.Principal{Agent: "local"}, Session: bailey.Session{ID: bailey.NewSessionID()}})
 }
 
 // cageless plans as on a platform without a cage.

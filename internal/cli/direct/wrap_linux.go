@@ -25,6 +25,7 @@ import (
 	"bailey/internal/server"
 	"bailey/internal/settings"
 	"bailey/internal/terminal"
+	"bailey/internal/toolchain"
 	"bailey/internal/workspace"
 	"bailey/internal/wrap"
 )
@@ -42,6 +43,7 @@ type agentRun struct {
 	state   wrap.State
 	run     *wrap.Run
 	network settings.Network
+	written []string // workspaces of the home
 	secret  []string // NAME=value
 	job     bailey.Job
 
@@ -101,7 +103,7 @@ func (w *agentRun) findAgent(ctx context.Context, argv []string) (err error) {
 	if err != nil {
 		return err
 	}
-	w.network = st.Applied.Network
+	w.network, w.written = st.Applied.Network, st.Applied.Workspaces
 	top, err := workRoot()
 	if err != nil {
 		return err
@@ -296,9 +298,22 @@ func (w *agentRun) planJob(ctx context.Context, home string, argv []string) (err
 		return err
 	}
 	j.Wall.Home, j.Wall.Keep = &own, w.before.Keep(w.project.Path)
-	j.Wall.Trees, j.Wall.Path = wrap.Trees(self, w.program, w.project.Path, os.Getenv("PATH"), exec.LookPath)
+	j.Wall.Trees, j.Wall.Path = wrap.Trees(self, w.program, w.project.Path, os.Getenv("PATH"), exec.LookPath,
+		w.toolchains()...)
 	w.job = j
 	return nil
+}
+
+// toolchains returns the directories of the versions that the project selects, and says which are not used.
+func (w *agentRun) toolchains() (dirs []string) {
+	list, errs := toolchain.NewFinder(func() []string { return append(w.written, w.project.Path) }).All(w.project.Path)
+	for _, err := range errs {
+		fmt.Fprintln(w.Stderr, "bailey: "+terminal.Shown(err.Error()+"; "+bailey.HintOf(err)))
+	}
+	for _, t := range list {
+		dirs = append(dirs, t.Dir)
+	}
+	return dirs
 }
 
 // runAgent runs the agent. Its exit code is returned as an error, as in `jail run`.
