@@ -69,6 +69,10 @@ var layers = []struct {
 		"internal/wrap":          {ours: []string{".", "internal/guard"}},
 		"internal/workspace":     {ours: []string{".", "internal/gitremote", "internal/peer", "pack"}, outside: []string{"golang.org/x/sys"}},
 		"internal/ledger/owned":  {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
+		"internal/guestwire":     {},
+		"internal/guestagent":    {ours: []string{".", "internal/guestwire"}, outside: []string{"golang.org/x/sys"}},
+		"internal/guestclient":   {ours: []string{".", "internal/guestwire"}},
+		"internal/initramfs":     {},
 	}},
 	{"services", "state", map[string]imports{
 		"internal/applied":       {},
@@ -112,6 +116,7 @@ var layers = []struct {
 		"cmd/bailey-bench":          {ours: []string{"internal/bench"}},
 		"cmd/bailey-broker":         {ours: []string{"internal/broker/process"}},
 		"cmd/bailey-shim":           {ours: []string{"internal/shim"}},
+		"cmd/bailey-guest":          {ours: []string{"internal/guestagent"}},
 		"cmd/bailey-readonly-shell": {ours: []string{"internal/readonlyshell"}},
 		"examples/hooks/notify":     {ours: []string{"hook"}},
 	}},
