@@ -31,7 +31,7 @@ func TestMatch(t *testing.T) {
 		{"git.status", "git -Ca status", ""},
 		{"git.status", "git status -C a", ""},
 		{"git.status", "git -C", ""},
-		{"git.version", "git -C a --version", ""},
+		{"git.version", "git -C a --version", `[{"repo":"a"}]`},
 		{"git.status", "git -c core.fsmonitor=x status", ""},
 		{"git.status", "/tmp/git status", ""},
 		{"git.status", "./git status", ""},
