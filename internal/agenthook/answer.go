@@ -39,6 +39,7 @@ type Config struct {
 	Catalog func() []*pack.Capability
 	Ours    func(tool string) bool // whether Bailey's MCP interface has a tool of that name
 	Home    string                 // the user's home directory
+	Root    bool                   // the user is root, to whom sudo means nothing
 	Masks   []string               // canonical paths that must stay hidden
 	// Settings are the masked files that its reading tool may nevertheless read: they control the agent.
 	Settings []string
@@ -222,7 +223,7 @@ func (c Config) translateLine(e Event) ([]plannedCall, Verdict) {
 	if text == "" {
 		return nil, denyVerdict("the command is empty or missing")
 	}
-	commands, err := shellparse.Parse(text, c.Home)
+	commands, err := shellparse.ParseAs(text, c.Home, c.Root)
 	if err != nil {
 		// The effect of the line is unknown. A masked path or an operator command found in the text is denied; for the
 		// rest, a person must read the line.

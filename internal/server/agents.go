@@ -94,7 +94,8 @@ func (s *Server) judgeConfig() agenthook.Config {
 			return m.Isolation != pack.Agent && strings.ReplaceAll(string(m.ID), ".", "_") == tool
 		})
 	}
-	return agenthook.Config{Do: s.limit.Do, Catalog: s.shelf.Active, Ours: ours, Home: home, Masks: slices.Concat(masks, files), Settings: files, Grants: agenthook.NewGrants(s.scribe.recordEvent),
+	return agenthook.Config{Do: s.limit.Do, Catalog: s.shelf.Active, Ours: ours, Home: home, Root: os.Geteuid() == 0,
+		Masks: slices.Concat(masks, files), Settings: files, Grants: agenthook.NewGrants(s.scribe.recordEvent),
 		Verbs: s.commands.All, Open: s.commands.ForAgents}
 }
 
