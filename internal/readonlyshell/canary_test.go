@@ -40,6 +40,9 @@ const canaryVariable = "BAILEY_CANARY"
 // machineVariable says that this machine may be used up: it is an emulated one.
 const machineVariable = "BAILEY_OWN_MACHINE"
 
+// canaryLimit is over three times what the attacks alone took on a busy machine.
+const canaryLimit = 90 * time.Minute
+
 // TestCanary runs the tests of this file in an emulated machine with systemd: accepted lines, and attacks without the
 // validator. With BAILEY_CORPUS, their lines are used too.
 func TestCanary(t *testing.T) {
@@ -59,10 +62,10 @@ func TestCanary(t *testing.T) {
 			copyToGuest(t, h, filepath.Join(dir, name), "/run/"+name)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), canaryLimit)
 	defer cancel()
-	line := fmt.Sprintf("mount -o remount,exec /run; chmod 755 /run/shell.test; %s=1 %s=%s %s /run/shell.test -test.v -test.timeout=40m -test.run='^TestHere'",
-		machineVariable, canaryVariable, cmp.Or(os.Getenv(canaryVariable), "20s"), corpus)
+	line := fmt.Sprintf("mount -o remount,exec /run; chmod 755 /run/shell.test; %s=1 %s=%s %s /run/shell.test -test.v -test.timeout=%v -test.run='^TestHere'",
+		machineVariable, canaryVariable, cmp.Or(os.Getenv(canaryVariable), "20s"), corpus, canaryLimit)
 	out, err := exec.CommandContext(ctx, "ssh", "-F", h.Config, "-o", "BatchMode=yes", h.Name, line).CombinedOutput()
 	if err != nil || strings.Count(string(out), "--- PASS: TestHere") != 2 {
 		t.Errorf("%v\n%s", err, out)
@@ -253,7 +256,9 @@ func TestHereAttacks(t *testing.T) {
 			t.Errorf("one of %q: %q", batch, found)
 		}
 	}
-	t.Logf("%d attacks without the validator had no effect", len(lines))
+	if !t.Failed() {
+		t.Logf("%d attacks without the validator had no effect", len(lines))
+	}
 }
 
 // TestHereLines runs lines that the validator accepts: they must write nothing, connect nowhere, and execute only their
@@ -274,7 +279,9 @@ func TestHereLines(t *testing.T) {
 			t.Errorf("one of %q: %q", batch, found)
 		}
 	}
-	t.Logf("%d accepted lines of %d tried had no effect", total, g.tried)
+	if !t.Failed() {
+		t.Logf("%d accepted lines of %d tried had no effect", total, g.tried)
+	}
 }
 
 // runAll runs lines, two at a time.
@@ -314,6 +321,9 @@ func corpusLines(t *testing.T, name string) (lines []string) {
 		var l struct{ Cmd string }
 		if err := json.Unmarshal(in.Bytes(), &l); err != nil {
 			t.Fatal(err)
+		}
+		if strings.ContainsRune(l.Cmd, 0) {
+			continue // sshd refuses such a line, and the environment of a process cannot contain it
 		}
 		lines = append(lines, l.Cmd)
 	}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"math"
 	"net"
 	"os"
 	"slices"
@@ -162,19 +164,44 @@ func dialThrough(ctx context.Context, through *ssh.Client, r Route, login Login)
 			bailey.Unavailable.Wrapf(context.Cause(ctx), "check the network", "%s did not answer in time", r.Name),
 		}
 	case strings.Contains(err.Error(), "unable to authenticate"):
-		return nil, nil, bailey.Denied.Wrapf(
-			err,
-			"for an account of your own try: ssh "+r.Name+"; for a prepared host run: bailey source doctor "+r.Name,
-			"%s refused the login of %s",
-			r.Name,
-			login.User,
-		)
+		return nil, nil, explainRefusal(err, r.Name, login)
 	case key == nil:
 		return nil, nil, &networkError{
 			bailey.Unavailable.Wrapf(err, "check that an SSH server answers there", "%s closed the connection", r.Name),
 		}
 	}
 	return nil, nil, bailey.Unavailable.Wrapf(err, "try: ssh "+r.Name, "the connection to %s failed", r.Name)
+}
+
+// explainRefusal returns the error of a refused login. A server does not say why it refuses (RFC 4252, section 5.1), so the
+// certificate of the login is examined.
+func explainRefusal(err error, host string, login Login) error {
+	signers, _ := login.Signers()
+	for _, s := range signers {
+		if cert, ok := s.PublicKey().(*ssh.Certificate); ok {
+			why, hint := refusedCertificate(cert, host, login.User, time.Now())
+			return bailey.Denied.Wrapf(err, hint, "%s refused the login of %s: %s", host, login.User, why)
+		}
+	}
+	return bailey.Denied.Wrapf(err, "for an account of your own try: ssh "+host+"; for a prepared host run: bailey source doctor "+host,
+		"%s refused the login of %s", host, login.User)
+}
+
+// refusedCertificate returns the most likely reason for which a host refuses a certificate, and the cure.
+func refusedCertificate(cert *ssh.Certificate, host, user string, now time.Time) (why, hint string) {
+	const clock = "check the clock of this machine: a new certificate is issued for each connection, and is valid at once"
+	at := func(t uint64) string { return time.Unix(int64(min(t, math.MaxInt64)), 0).UTC().Format(time.RFC3339) }
+	switch seconds := uint64(max(now.Unix(), 0)); {
+	case seconds >= cert.ValidBefore:
+		return "the certificate expired at " + at(cert.ValidBefore), clock
+	case seconds < cert.ValidAfter:
+		return "the certificate is not valid before " + at(cert.ValidAfter), clock
+	case !slices.Contains(cert.ValidPrincipals, user):
+		return fmt.Sprintf("the certificate is for the principal %q", cert.ValidPrincipals),
+			"use a certificate for " + user + ": one for another principal never logs in there"
+	}
+	return "it does not trust the authority " + ssh.FingerprintSHA256(cert.SignatureKey) + " that signed the certificate, or its clock is wrong",
+		"compare with bailey ssh-ca show, then run: bailey source prepare " + host + "; if the key is the same, check the clock of the host"
 }
 
 // hostKeyCheck returns the check of a host key, and the algorithms that the host may use: only those of keys that can be

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"encoding/pem"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -52,14 +53,15 @@ func TestAttackCertificates(t *testing.T) {
 	}
 	shifted := func(d time.Duration) func() time.Time { return func() time.Time { return time.Now().Add(d) } }
 	for logs, c := range map[string]struct {
-		key       ed25519.PrivateKey
-		now       func() time.Time
-		principal sshca.Principal
+		key         ed25519.PrivateKey
+		now         func() time.Time
+		principal   sshca.Principal
+		says, cures string // at the client
 	}{
-		"does not contain an authorized principal": {own, time.Now, sshca.Sandbox},
-		"Certificate invalid: expired":             {own, shifted(-time.Hour), sshca.ReadOnly},
-		"Certificate invalid: not yet valid":       {own, shifted(time.Hour), sshca.ReadOnly},
-		"Connection closed by authenticating user": {foreign, time.Now, sshca.ReadOnly},
+		"does not contain an authorized principal": {own, time.Now, sshca.Sandbox, `the certificate is for the principal ["sandbox"]`, "one for another principal never logs in"},
+		"Certificate invalid: expired":             {own, shifted(-time.Hour), sshca.ReadOnly, "the certificate expired at 20", "check the clock of this machine"},
+		"Certificate invalid: not yet valid":       {own, shifted(time.Hour), sshca.ReadOnly, "the certificate is not valid before 20", "check the clock of this machine"},
+		"Connection closed by authenticating user": {foreign, time.Now, sshca.ReadOnly, "it does not trust the authority SHA256:", "bailey source prepare web"},
 	} {
 		authority, err := sshca.New(sshca.Config{Signer: c.key, Now: c.now})
 		if err != nil {
@@ -80,8 +82,9 @@ func TestAttackCertificates(t *testing.T) {
 		if err == nil {
 			client.Close()
 		}
-		if bailey.KindOf(err) != bailey.Denied || !strings.Contains(err.Error(), "refused the login") {
-			t.Errorf("%s: %v", logs, err)
+		if bailey.KindOf(err) != bailey.Denied || !strings.Contains(err.Error(), "web refused the login of bailey-readonly: "+c.says) ||
+			!strings.Contains(bailey.HintOf(err), c.cures) {
+			t.Errorf("%s: %v, %q", logs, err, bailey.HintOf(err))
 		}
 		for end := time.Now().Add(30 * time.Second); !strings.Contains(b.Log(t)[before:], logs); time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(end) {
@@ -125,6 +128,7 @@ func TestAttackCertificates(t *testing.T) {
 			t.Errorf("an interactive login: %v %s", err, log.String())
 		}
 	}
+	checkOpenKey(t, own)
 	// A changed host key is refused before anything is sent.
 	changed := target
 	changed.Key = "changed"
@@ -135,6 +139,28 @@ func TestAttackCertificates(t *testing.T) {
 	}
 	if res, err := b.access.Pool.Run(t.Context(), changed, remote.Command{Line: "id"}); res.Sent || err == nil || !strings.Contains(err.Error(), "host key of web has changed") {
 		t.Errorf("a changed host key: %+v %v", res, err)
+	}
+}
+
+// checkOpenKey checks that a key file of the authority that others can read signs nothing.
+func checkOpenKey(t *testing.T, key ed25519.PrivateKey) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "work", "ssh_ca")
+	store, err := sshca.NewStore(sshca.StoreConfig{Path: file, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(file, pem.EncodeToMemory(block), 0o600), os.Chmod(file, 0o644)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := store.Load(); bailey.KindOf(err) != bailey.Denied || !strings.Contains(err.Error(), "0644") || !strings.Contains(bailey.HintOf(err), "chmod 600") {
+		t.Errorf("a key file of mode 0644: %v, %q", err, bailey.HintOf(err))
 	}
 }
 

@@ -248,37 +248,34 @@ func changes(before, after string) (text string) {
 	return text
 }
 
-// TestPrepareInterrupted checks that a preparation that ended after each of its steps can be run again, with the same end.
+// TestPrepareInterrupted kills the process of a preparation before each of its steps, and before its login at the end. The
+// preparation can then be run again, with the same end, and be removed.
 func TestPrepareInterrupted(t *testing.T) {
-	b := newBench(t)
+	b := newOwnBench(t)
+	b.write(ownText("status"))
 	before := b.state(t)
-	if _, err := b.preparation("").Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.prepare("", nil)
 	prepared := b.state(t)
-	for _, stop := range []string{"add_account", "install_keys", "install_principals", "install_config", "reload_sshd"} {
+	var stops []string
+	for _, s := range b.steps {
+		name, _, _ := strings.Cut(s, " ")
+		stops = append(stops, name)
+	}
+	if len(stops) != 7 {
+		t.Fatalf("%q", stops)
+	}
+	for _, stop := range append(stops[1:], killedAtLogin) {
 		if _, err := Unprepare(t.Context(), b.person); err != nil {
 			t.Fatal(err)
 		}
 		if after := b.state(t); after != before {
 			t.Errorf("before %s:\n%s", stop, changes(before, after))
 		}
-		p := b.preparation(stop)
-		refuse := p.Confirm
-		p.Confirm = func(ctx context.Context, s Step) error {
-			err := refuse(ctx, s)
-			if err != nil {
-				b.person.Close() // as if this process were killed: nothing can be undone
-			}
-			return err
+		b.killPreparation(stop)
+		if after := b.state(t); after == before {
+			t.Errorf("nothing was done before %s", stop)
 		}
-		if _, err := p.Run(t.Context()); err == nil {
-			t.Errorf("%s did not stop", stop)
-		}
-		b.login(t)
-		if _, err := b.preparation("").Run(t.Context()); err != nil {
-			t.Fatalf("after %s: %v", stop, err)
-		}
+		b.prepare("", nil)
 		if again := b.state(t); again != prepared {
 			t.Errorf("after %s:\n%s", stop, changes(prepared, again))
 		}

@@ -64,7 +64,8 @@ func (h *Host) bootGuest(t *testing.T, kernel, disk string) {
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio", "-kernel", kernel,
 		"-drive", "if=none,id=disk,format=raw,snapshot=on,file="+disk, "-device", "nvme,drive=disk,serial=disk",
 		"-netdev", fmt.Sprintf("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:%d-:22", h.Port), "-device", "virtio-net-pci,netdev=net",
-		"-append", "console=ttyS0 root=/dev/nvme0n1 rw panic=-1 systemd.show_status=0")
+		"-append", "console=ttyS0 root=/dev/nvme0n1 rw panic=-1 systemd.show_status=0 "+
+			"systemd.mask=systemd-tmpfiles-clean.timer") // it changes files while a test watches them
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
