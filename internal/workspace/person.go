@@ -41,9 +41,9 @@ func (w *Workspaces) GitPerson(places []bailey.Place) pack.GitPerson {
 		ignore = s.expandHome(v, home)
 	}
 	own := len(s.entries)
-	signing := s.ownSigning()
+	signing, settings := s.ownSigning(), s.personalSettings()
 	w.addRepositorySettings(s, places)
-	p := pack.GitPerson{Unknown: s.unknown, Signing: signing}
+	p := pack.GitPerson{Unknown: s.unknown, Signing: signing, Settings: settings}
 	if p.Signing.Fault == nil {
 		p.Signing.Fault = foreignIdentity(s.entries[:own], s.entries[own:])
 	}
@@ -65,6 +65,17 @@ type gitSettings struct {
 
 func (s *gitSettings) lastValue(section, key string) (v string, set bool) {
 	return lastValue(s.entries, section, "", key)
+}
+
+// personalSettings returns the variables that a call may show.
+func (s *gitSettings) personalSettings() map[string]string {
+	all := map[string]string{}
+	for _, e := range s.entries {
+		if name := e.Section + "." + e.Key; e.Sub == "" && pack.IsPersonal(name) {
+			all[name] = e.Value
+		}
+	}
+	return all
 }
 
 func (s *gitSettings) isTrue(section, key string) (is bool) {
