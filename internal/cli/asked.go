@@ -57,10 +57,14 @@ func describeAsked(asked agenthook.Asked) string {
 // alwaysAsked writes a rule for each call of a question of the hook.
 func (a *App) alwaysAsked(ctx context.Context, asked agenthook.Asked) error {
 	for _, call := range asked.Calls {
-		w := review.Wish{Capability: call.Capability, Dir: asked.Dir, Where: map[string]string{}}
+		w := review.Wish{Capability: call.Capability}
 		switch call.Input {
-		case "command", "tool", "host", "path":
-			w.Where[call.Input] = call.Value
+		case "command":
+			w.Where = map[string]string{"command": call.Value, "cwd": call.Dir}
+		case "tool", "host", "path":
+			w.Where = map[string]string{call.Input: call.Value}
+		default:
+			w.Dir = call.Dir
 		}
 		if err := a.addRule(ctx, "approve", w); err != nil {
 			return err

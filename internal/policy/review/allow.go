@@ -25,7 +25,7 @@ type Wish struct {
 	Dir        string              `json:"dir,omitempty"`    // calls that start there, or below; empty for every directory
 	Until      time.Time           `json:"until,omitzero"`
 	Egress     []string            `json:"egress,omitempty"` // host:port that a permit allows
-	// Where narrows a permit to calls of an agent's own tools: the exact "command", "tool" or "path", or the "host" of an
+	// Where narrows a permit to calls of an agent's own tools: the exact "command", "cwd", "tool" or "path", or the "host" of an
 	// address.
 	Where map[string]string `json:"where,omitempty"`
 }
@@ -48,7 +48,7 @@ func (w Wish) Write(e *policy.Engine, files []policy.Source) ([]policy.Source, W
 		return nil, Written{}, bailey.NotFound.Errorf("run bailey capabilities search WORDS", "there is no capability %q", w.Capability)
 	}
 	for name := range w.Where {
-		if !slices.Contains([]string{"command", "tool", "path", "host"}, name) || !act.Own {
+		if !slices.Contains([]string{"command", "cwd", "tool", "path", "host"}, name) || !act.Own {
 			return nil, Written{}, bailey.Invalid.Errorf("use bailey allow", "a rule for %s cannot be narrowed by %q", w.Capability, name)
 		}
 	}
