@@ -65,7 +65,7 @@ type Addition struct {
 }
 
 // line returns the entry as one line of the file.
-func (a Addition) line() string {
+func (a Addition) entryLine() string {
 	var keys []string
 	for _, k := range a.Keys {
 		keys = append(keys, k[0]+": "+k[1])
@@ -86,7 +86,7 @@ func AddEntry(dir string, a Addition) (text []byte, t *Table, err error) {
 	if !isName(a.Lease) {
 		return nil, nil, tableFault("%.60q is not a lease name: use lower case letters, digits, '.', '_' and '-'", a.Lease)
 	}
-	line := a.line()
+	line := a.entryLine()
 	if strings.Count(line, "\n") != 1 || strings.Contains(line, " #") {
 		return nil, nil, tableFault("a value of the new entry contains a line end or a comment")
 	}

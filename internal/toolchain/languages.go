@@ -76,7 +76,7 @@ func languageNamed(name string) *language {
 }
 
 // has reports whether a command belongs to the language. Programs of Python can carry its version.
-func (l *language) has(command string) bool {
+func (l *language) hasCommand(command string) bool {
 	base := command
 	if l.name == "python" {
 		base = strings.TrimRight(command, "0123456789.")
@@ -85,9 +85,9 @@ func (l *language) has(command string) bool {
 }
 
 // installed returns the installed versions of a language in the order of the managers.
-func (f *Finder) installed(l *language) (list []Toolchain) {
+func (f *Finder) installedVersions(l *language) (list []Toolchain) {
 	for _, m := range l.managers {
-		root := f.root(m.variable, m.root)
+		root := f.rootDir(m.variable, m.root)
 		dir, err := filepath.EvalSymlinks(filepath.Join(root, m.versions))
 		if err != nil {
 			continue
@@ -146,7 +146,7 @@ func plainVersion(version string, l *language) string {
 
 // pick returns the installed version that a choice means: the very one, else the newest that begins with it. A choice of
 // a least version means the newest that is not older.
-func (l *language) pick(installed []Toolchain, wanted choice) *Toolchain {
+func (l *language) pickVersion(installed []Toolchain, wanted choice) *Toolchain {
 	want := wanted.version
 	var found *Toolchain
 	for i, t := range installed {
