@@ -42,9 +42,17 @@ func (c *callState) planSigning(ctx context.Context) error {
 	if c.signing, err = c.Signer.Prepare(ctx, c.person, *s); err != nil {
 		return err
 	}
-	c.argv = c.manifest.SignArgs(c.argv, *s, c.signing.Key())
-	c.signs = s.Words(c.signing.Key(), c.person)
+	c.signs = s
 	return nil
+}
+
+// personArgs returns rendered arguments with the settings of the person.
+func (c *callState) personArgs(args []string) []string {
+	args = c.manifest.ForPerson(args, c.person)
+	if c.signing != nil {
+		args = c.manifest.SignArgs(args, *c.signs, c.signing.Key())
+	}
+	return args
 }
 
 // SigningWay is the outer side of a cage's network that has the socket of a signer after its own sockets.
