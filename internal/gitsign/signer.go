@@ -32,8 +32,8 @@ const maxAge = 15 * time.Minute
 // signPatience limits how long one signature takes. A person may have to enter a passphrase or touch a key.
 const signPatience = 2 * time.Minute
 
-// readPatience limits how long a client may take to send its text.
-const readPatience = 10 * time.Second
+// readPatience limits how long a client may take to send its text, and how long the search for the key takes.
+const readPatience = 30 * time.Second
 
 // maxClients limits the connections of a call that are served at once.
 const maxClients = 4
