@@ -25,8 +25,8 @@ type Signing interface {
 	Report() (made int, refusals []string)
 }
 
-// planSigning finds the key if the call makes a commit or a tag that must be signed, and has git sign with it. Without a
-// key that can sign, the call is refused.
+// planSigning finds the key if the call makes a commit or a tag that must be signed, and has git sign with it. Without
+// a key that can sign, the call is refused.
 func (c *callState) planSigning(ctx context.Context) error {
 	if c.call.Own { // the agent runs git itself, which signs as its settings say
 		return nil

@@ -1,9 +1,9 @@
 // Package gitsign signs the commits and tags of a call with the person's own key, outside of the cage.
 //
-// git in the cage runs [Request] in place of gpg or ssh-keygen. It sends the text over a socket that exists for this call
-// alone; the gateway checks it and signs. The cage has no key, no agent and no part of an agent's protocol: only a text
-// goes out, and only a signature comes in. A text is signed if it is exactly one commit or tag, committed by the person
-// now, and if the call may have one more signature.
+// git in the cage runs [Request] in place of gpg or ssh-keygen. It sends the text over a socket that exists for this
+// call alone; the gateway checks it and signs. The cage has no key, no agent and no part of an agent's protocol: only
+// a text goes out, and only a signature comes in. A text is signed if it is exactly one commit or tag, committed by
+// the person now, and if the call may have one more signature.
 package gitsign
 
 import (
@@ -43,8 +43,8 @@ type holder interface {
 	signText(ctx context.Context, text []byte) ([]byte, error)
 }
 
-// Prepare returns what signs for a call. If the person's key cannot sign, it returns an error that names the cause and the
-// cure, and nothing has run.
+// Prepare returns what signs for a call. If the person's key cannot sign, it returns an error that names the cause and
+// the cure, and nothing has run.
 func (g Signer) Prepare(ctx context.Context, p pack.GitPerson, s pack.Signing) (*Signing, error) {
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
