@@ -79,7 +79,8 @@ func (m *Capability) PlanSigning(args []string, input map[string]any, p GitPerso
 	}
 	switch {
 	case !said && p.Unknown != nil:
-		return nil, bailey.Denied.Wrapf(p.Unknown, "correct that file, or take out what it includes; git config --list --show-origin shows all",
+		return nil, bailey.Denied.Wrapf(p.Unknown,
+			"correct that file, or take out what it includes; git config --list --show-origin shows all",
 			"it is not known whether the %s must be signed", kind)
 	case !wanted:
 		return nil, nil
@@ -128,8 +129,8 @@ func splitVerb(args []string) (verb string, rest []string) {
 	return "", nil
 }
 
-// SignArgs returns the arguments with which git signs through the program of the key. In those of a manifest it does not
-// sign.
+// SignArgs returns the arguments with which git signs through the program of the key. In those of a manifest it does
+// not sign.
 func (m *Capability) SignArgs(args []string, s Signing, k GitKey) []string {
 	settings := map[string]string{"gpg.program=false": "gpg.program=" + k.Program,
 		"gpg.ssh.program=false": "gpg.ssh.program=" + k.Program}

@@ -32,7 +32,7 @@ type callState struct {
 	places   []bailey.Place
 	person   pack.GitPerson // settings of git, for a call in a repository
 	signing  Signing        // signs commits or tags of the call; nil if it signs nothing
-	signs    string         // what it signs, for a person
+	signs    *pack.Signing  // what it signs; nil if nothing
 	argv     []string
 	job      bailey.Job
 	run      bailey.Run
@@ -531,7 +531,7 @@ func (c *callState) closePlan() {
 	if c.person.Ignore != nil {
 		c.person.Ignore.File.Close()
 	}
-	c.places, c.thaw, c.person, c.signing, c.signs = nil, nil, pack.GitPerson{}, nil, ""
+	c.places, c.thaw, c.person, c.signing, c.signs = nil, nil, pack.GitPerson{}, nil, nil
 }
 
 func (c *callState) closeRun() {

@@ -50,7 +50,7 @@ func (c *callState) usePerson(ctx context.Context) error {
 	if err := c.planSigning(ctx); err != nil {
 		return err
 	}
-	c.argv = c.manifest.ForPerson(c.argv, c.person)
+	c.argv = c.personArgs(c.argv)
 	return nil
 }
 

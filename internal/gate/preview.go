@@ -129,7 +129,7 @@ func (c *callState) bindArguments(ctx context.Context, paths map[string]string, 
 	if c.argv, err = c.manifest.Bind(c.input, paths, outputGetter(seen)); err != nil {
 		return err
 	}
-	c.argv = c.manifest.ForPerson(c.argv, c.person)
+	c.argv = c.personArgs(c.argv)
 	return c.planRun(ctx)
 }
 

@@ -128,8 +128,8 @@ func (c *callState) boundDirs() (list []bailey.BoundDir) {
 // impactText describes the effect of the call. If the call runs without a cage, it says so first.
 func (c *callState) impactText() string {
 	words := fmt.Sprintf("%s, %s", c.manifest.SideEffect, c.manifest.Reversibility)
-	if c.signs != "" {
-		words += ", " + c.redactText(c.signs)
+	if c.signing != nil {
+		words += ", " + c.redactText(c.signs.Words(c.signing.Key(), c.person))
 	}
 	if c.run.Cage().Kind == bailey.Uncaged {
 		return "runs without a jail, " + words

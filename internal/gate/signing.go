@@ -25,9 +25,12 @@ type Signing interface {
 	Report() (made int, refusals []string)
 }
 
-// planSigning finds the key if the call makes a commit or a tag that must be signed, and has git sign with it. Without a
-// key that can sign, the call is refused.
+// planSigning finds the key if the call makes a commit or a tag that must be signed, and has git sign with it. Without
+// a key that can sign, the call is refused.
 func (c *callState) planSigning(ctx context.Context) error {
+	if c.call.Own { // the agent runs git itself, which signs as its settings say
+		return nil
+	}
 	s, err := c.manifest.PlanSigning(c.argv, c.input, c.person)
 	if err != nil || s == nil {
 		return err
@@ -39,9 +42,17 @@ func (c *callState) planSigning(ctx context.Context) error {
 	if c.signing, err = c.Signer.Prepare(ctx, c.person, *s); err != nil {
 		return err
 	}
-	c.argv = c.manifest.SignArgs(c.argv, *s, c.signing.Key())
-	c.signs = s.Words(c.signing.Key(), c.person)
+	c.signs = s
 	return nil
+}
+
+// personArgs returns rendered arguments with the settings of the person.
+func (c *callState) personArgs(args []string) []string {
+	args = c.manifest.ForPerson(args, c.person)
+	if c.signing != nil {
+		args = c.manifest.SignArgs(args, *c.signs, c.signing.Key())
+	}
+	return args
 }
 
 // SigningWay is the outer side of a cage's network that has the socket of a signer after its own sockets.

@@ -17,7 +17,8 @@ import (
 // checkProgram refuses a program of the person other than the system's own: the gateway runs no other for a call.
 func checkProgram(setting, own, name string) error {
 	base := filepath.Base(setting)
-	if setting == "" || setting == own || setting == own+"2" || (base == own || base == own+"2") && isSystemProgram(setting) {
+	if setting == "" || setting == own || setting == own+"2" ||
+		(base == own || base == own+"2") && isSystemProgram(setting) {
 		return nil
 	}
 	return unableError(fmt.Sprintf("%s is %.200q, and only the system's own %s signs for a call", name, setting, own),
@@ -78,12 +79,13 @@ func findGPGKey(ctx context.Context, g pack.GitSigning) (pack.GitKey, holder, er
 		return none, nil, unableError(fmt.Sprintf("gpg has no secret key %.200q that can sign now", wanted),
 			"gpg --list-secret-keys shows yours; git config --global user.signingKey ID")
 	}
-	return pack.GitKey{Format: "openpgp", Public: fingerprint, Fingerprint: strings.TrimSuffix(fingerprint, "!"), Holder: "gpg"},
-		gpgHolder{program, fingerprint}, nil
+	key := pack.GitKey{Format: "openpgp", Public: fingerprint, Holder: "gpg",
+		Fingerprint: strings.TrimSuffix(fingerprint, "!")}
+	return key, gpgHolder{program, fingerprint}, nil
 }
 
-// signingFingerprint returns the fingerprint of the first key in a list of gpg that can sign now (doc/DETAILS of GnuPG). If
-// exact, it is the subkey that wanted names, with the mark by which gpg uses that one alone.
+// signingFingerprint returns the fingerprint of the first key in a list of gpg that can sign now (doc/DETAILS of
+// GnuPG). If exact, it is the subkey that wanted names, with the mark by which gpg uses that one alone.
 func signingFingerprint(list string, exact bool, wanted string) string {
 	id := strings.ToUpper(strings.TrimPrefix(strings.TrimSuffix(wanted, "!"), "0x"))
 	primary, usable := "", false

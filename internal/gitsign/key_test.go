@@ -2,11 +2,19 @@ package gitsign
 
 import (
 	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
 
 	"bailey/internal/ktest"
 	"bailey/pack"
@@ -114,6 +122,60 @@ func TestSSHKeys(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// TestAttackSignerAgent checks that an agent which never answers, or lies about its keys, stops the call.
+func TestAttackSignerAgent(t *testing.T) {
+	dir, err := os.MkdirTemp("", "agent") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	t.Setenv("SSH_AUTH_SOCK", path)
+	g := pack.GitSigning{Format: "ssh", Key: "key::ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHB1YmxpY19rZXlfb2ZfMzJfYnl0ZXNfZm9yX2FkYSEh"}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := (Signer{}).Prepare(ctx, pack.GitPerson{Signing: g}, pack.Signing{}); err == nil || !strings.Contains(err.Error(), "does not have the key") {
+		t.Errorf("an agent that hangs: %v", err)
+	}
+	_, private, _ := ed25519.GenerateKey(rand.Reader)
+	other := agent.NewKeyring()
+	if err := other.Add(agent.AddedKey{PrivateKey: private}); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go agent.ServeAgent(liar{other}, conn)
+		}
+	}()
+	public, _, err := readSSHKey(g.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if signature, err := (agentHolder{public}).signText(t.Context(), []byte(plain)); err == nil {
+		t.Errorf("an agent that signs with another key: %q", signature)
+	}
+}
+
+// liar signs with its first key, whatever key is asked for.
+type liar struct{ agent.Agent }
+
+func (l liar) Sign(_ ssh.PublicKey, data []byte) (*ssh.Signature, error) {
+	keys, err := l.List()
+	if err != nil {
+		return nil, err
+	}
+	return l.Agent.Sign(keys[0], data)
 }
 
 // newGPG makes a directory of gpg with one key of Ada, and returns its fingerprint.

@@ -11,8 +11,8 @@ import (
 // MaxObject limits the text of a commit or tag that is signed, in bytes.
 const MaxObject = 1 << 20
 
-// object is the text of a commit or a tag before it is signed: what git hashes, without the header of its type and length
-// (git-hash-object(1)).
+// object is the text of a commit or a tag before it is signed: what git hashes, without the header of its type and
+// length (git-hash-object(1)).
 type object struct {
 	kind   string // commit or tag
 	author ident  // only of a commit
@@ -25,8 +25,8 @@ type ident struct {
 	at          time.Time
 }
 
-// parseObject reads the text of exactly one commit or tag, as git writes it. Headers that are not known here are refused:
-// a signature must not cover anything that was not checked.
+// parseObject reads the text of exactly one commit or tag, as git writes it. Headers that are not known here are
+// refused: a signature must not cover anything that was not checked.
 func parseObject(text []byte) (o object, err error) {
 	switch {
 	case len(text) > MaxObject:

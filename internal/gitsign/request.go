@@ -12,26 +12,27 @@ import (
 	"time"
 )
 
-// Address is the address in the cage, whose network is its own loopback, at which the gateway takes texts to sign. Names
-// of hosts have addresses in 127.77.0.0/16 there. A Unix socket would need a cage that may use those of the host, too.
+// Address is the address in the cage, whose network is its own loopback, at which the gateway takes texts to sign.
+// Names of hosts have addresses in 127.77.0.0/16 there. A Unix socket would need a cage that may use those of the
+// host, too.
 const Address = "127.78.0.1:7463"
 
-// The arguments with which git starts a program that signs: gpg with the text at standard input, and ssh-keygen with the
-// text in a file, next to which it expects the signature (gpg-interface.c of git).
+// The arguments with which git starts a program that signs: gpg with the text at standard input, and ssh-keygen with
+// the text in a file, next to which it expects the signature (gpg-interface.c of git).
 var (
 	gpgArgs = []string{"--status-fd=2", "-bsau"}
 	sshArgs = []string{"-Y", "sign", "-n", "git", "-f"}
 )
 
-// IsRequest reports whether this process was started by git, in place of gpg or ssh-keygen, to sign. args are without the
-// name of the program. No command of bailey begins like this.
+// IsRequest reports whether this process was started by git, in place of gpg or ssh-keygen, to sign. args are without
+// the name of the program. No command of bailey begins like this.
 func IsRequest(args []string) bool {
 	return len(args) == len(gpgArgs)+1 && slices.Equal(args[:len(gpgArgs)], gpgArgs) ||
 		len(args) > len(sshArgs)+1 && slices.Equal(args[:len(sshArgs)], sshArgs)
 }
 
-// Request runs in the cage. It sends the text to the gateway and hands the signature to git. It returns the exit code. The
-// key that git names is ignored: the gateway knows which one it is.
+// Request runs in the cage. It sends the text to the gateway and hands the signature to git. It returns the exit code.
+// The key that git names is ignored: the gateway knows which one it is.
 func Request(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err := request(args, stdin, stdout, stderr); err != nil {
 		fmt.Fprintf(stderr, "bailey: the gateway did not sign: %v\n", err)

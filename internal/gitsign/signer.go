@@ -1,9 +1,9 @@
 // Package gitsign signs the commits and tags of a call with the person's own key, outside of the cage.
 //
-// git in the cage runs [Request] in place of gpg or ssh-keygen. It sends the text over a socket that exists for this call
-// alone; the gateway checks it and signs. The cage has no key, no agent and no part of an agent's protocol: only a text
-// goes out, and only a signature comes in. A text is signed if it is exactly one commit or tag, committed by the person
-// now, and if the call may have one more signature.
+// git in the cage runs [Request] in place of gpg or ssh-keygen. It sends the text over a socket that exists for this
+// call alone; the gateway checks it and signs. The cage has no key, no agent and no part of an agent's protocol: only
+// a text goes out, and only a signature comes in. A text is signed if it is exactly one commit or tag, committed by
+// the person now, and if the call may have one more signature.
 package gitsign
 
 import (
@@ -32,8 +32,8 @@ const maxAge = 15 * time.Minute
 // signPatience limits how long one signature takes. A person may have to enter a passphrase or touch a key.
 const signPatience = 2 * time.Minute
 
-// readPatience limits how long a client may take to send its text.
-const readPatience = 10 * time.Second
+// readPatience limits how long a client may take to send its text, and how long the search for the key takes.
+const readPatience = 30 * time.Second
 
 // maxClients limits the connections of a call that are served at once.
 const maxClients = 4
@@ -43,8 +43,8 @@ type holder interface {
 	signText(ctx context.Context, text []byte) ([]byte, error)
 }
 
-// Prepare returns what signs for a call. If the person's key cannot sign, it returns an error that names the cause and the
-// cure, and nothing has run.
+// Prepare returns what signs for a call. If the person's key cannot sign, it returns an error that names the cause and
+// the cure, and nothing has run.
 func (g Signer) Prepare(ctx context.Context, p pack.GitPerson, s pack.Signing) (*Signing, error) {
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()

@@ -24,8 +24,8 @@ const gitNamespace = "git"
 // maxKeyFile limits a file with a key, in bytes.
 const maxKeyFile = 64 << 10
 
-// findSSHKey finds the key that user.signingKey names, and what can sign with it: the ssh agent, or else a private key in
-// a file without a passphrase.
+// findSSHKey finds the key that user.signingKey names, and what can sign with it: the ssh agent, or else a private key
+// in a file without a passphrase.
 func findSSHKey(ctx context.Context, g pack.GitSigning) (pack.GitKey, holder, error) {
 	none := pack.GitKey{}
 	if err := checkProgram(g.Program, "ssh-keygen", "gpg.ssh.program"); err != nil {
@@ -58,8 +58,8 @@ func findSSHKey(ctx context.Context, g pack.GitSigning) (pack.GitKey, holder, er
 		"run ssh-add in the shell in which you start the gateway, then bailey gateway stop")
 }
 
-// readSSHKey returns the public key that user.signingKey names, literally or by a file, and the private key if a file has
-// it without a passphrase.
+// readSSHKey returns the public key that user.signingKey names, literally or by a file, and the private key if a file
+// has it without a passphrase.
 func readSSHKey(setting string) (public ssh.PublicKey, private ssh.Signer, err error) {
 	literal, isLiteral := strings.CutPrefix(setting, "key::")
 	if isLiteral || strings.HasPrefix(setting, "ssh-") {

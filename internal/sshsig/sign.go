@@ -9,8 +9,8 @@ import (
 	"bailey"
 )
 
-// Sign returns the armoured signature of message for a namespace, as ssh-keygen -Y sign writes it. sign signs bytes with
-// the key; for RSA it must use SHA-512. A signature that key does not verify is refused, whatever agent made it.
+// Sign returns the armoured signature of message for a namespace, as ssh-keygen -Y sign writes it. sign signs bytes
+// with the key; for RSA it must use SHA-512. A signature that key does not verify is refused, whatever agent made it.
 func Sign(message []byte, namespace string, key ssh.PublicKey, sign func(data []byte) (*ssh.Signature, error)) ([]byte,
 	error) {
 	e := envelope{Version: 1, Key: key.Marshal(), Namespace: namespace, Hash: "sha512"}

@@ -9,6 +9,7 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"math/big"
 	"slices"
@@ -278,6 +279,40 @@ func TestKeygenReadsCards(t *testing.T) {
 		}
 		if agree(t, dir, []byte("text"), c.touched("ssh:x", []byte("text"), 1)) {
 			t.Errorf("ssh-keygen verifies the card of type %s for another application", c.kind)
+		}
+	}
+}
+
+// TestSign checks that a signature is in the form that Verify accepts, and that the signature of an agent is refused if it
+// is by another key or over other data.
+func TestSign(t *testing.T) {
+	_, private, _ := ed25519.GenerateKey(rand.Reader)
+	mine, err := ssh.NewSignerFromKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, foreign, _ := ed25519.GenerateKey(rand.Reader)
+	other, _ := ssh.NewSignerFromKey(foreign)
+	keys, err := ParseKeys([]byte(line("ann", ssh.KeyAlgoED25519, mine.PublicKey().Marshal())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sign := func(data []byte) (*ssh.Signature, error) { return mine.Sign(rand.Reader, data) }
+	armored, err := Sign([]byte("text"), space, mine.PublicKey(), sign)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if by, err := Verify([]byte("text"), armored, space, keys); err != nil || by.Name != "ann" {
+		t.Errorf("%+v %v", by, err)
+	}
+	for name, bad := range map[string]func([]byte) (*ssh.Signature, error){
+		"another key": func(data []byte) (*ssh.Signature, error) { return other.Sign(rand.Reader, data) },
+		"other data":  func(data []byte) (*ssh.Signature, error) { return mine.Sign(rand.Reader, data[1:]) },
+		"nothing":     func([]byte) (*ssh.Signature, error) { return &ssh.Signature{}, nil },
+		"an error":    func([]byte) (*ssh.Signature, error) { return nil, errors.New("locked") },
+	} {
+		if armored, err := Sign([]byte("text"), space, mine.PublicKey(), bad); err == nil || armored != nil {
+			t.Errorf("%s: %q", name, armored)
 		}
 	}
 }

@@ -59,8 +59,8 @@ func namesSigner(e gitremote.Entry) bool {
 	return false
 }
 
-// foreignIdentity returns an error if a repository sets as whom or with which key to sign, unless the person has the same
-// value. Its configuration may be hostile, and must select neither a person nor a key.
+// foreignIdentity returns an error if a repository sets as whom or with which key to sign, unless the person has the
+// same value. Its configuration may be hostile, and must select neither a person nor a key.
 func foreignIdentity(own, repository []gitremote.Entry) error {
 	for _, e := range repository {
 		if !namesSigner(e) {

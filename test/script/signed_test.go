@@ -14,9 +14,9 @@ import (
 
 // signer is a person with a repository, a gateway, and git through its shim.
 type signer struct {
-	t                   *testing.T
-	dir, repo, shim, id string
-	env                 []string
+	t               *testing.T
+	dir, repo, shim string
+	env             []string
 }
 
 // newSigner makes a repository of a person who wants all signed. settings are the person's own, beside name and address.
