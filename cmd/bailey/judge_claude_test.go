@@ -64,8 +64,8 @@ func TestClaudeIsHooked(t *testing.T) {
 		return next, true
 	}}
 	for name, text := range map[string]string{"tools/nice": "#!/bin/sh\ntouch ran\n", "docs/HEAD": "ref: refs/heads/main\n", "docs/objects/x": "", "docs/refs/x": "",
-		"go.mod": "module example.org/m\n\ngo 1.24\n",
-		"m_test.go": "package m\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestJail(t *testing.T) {\n\t_, err := os.Stat(" + strconv.Quote(home) + ")\n\tt.Log(\"outside:\", err)\n}\n",
+		"go.mod":                     "module example.org/m\n\ngo 1.24\n",
+		"m_test.go":                  "package m\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestJail(t *testing.T) {\n\t_, err := os.Stat(" + strconv.Quote(home) + ")\n\tt.Log(\"outside:\", err)\n}\n",
 		"../me/go/pkg/mod/m@v1/m.go": "package m // a dependency\n", "../me/.claude/.credentials.json": `{"token":"sesame-open"}`,
 		"docs/config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = touch watched\n"} {
 		if err := os.MkdirAll(filepath.Join(project, filepath.Dir(name)), 0o700); err != nil {

@@ -64,7 +64,8 @@ type Verdict struct {
 	Silent   bool               `json:"silent,omitempty"` // Bailey has no opinion: the agent applies its own rules
 	Reason   string             `json:"reason,omitempty"`
 	Receipts []bailey.ReceiptID `json:"receipts,omitempty"`
-	// Line, if set, replaces the command line: parts of it run as capabilities, each in its jail. The verdict is about this line.
+	// Line, if set, replaces the command line: parts of it run as capabilities, each in its jail. The verdict is about
+	// this line.
 	Line string `json:"line,omitempty"`
 
 	Input map[string]json.RawMessage `json:"-"` // the complete input with this line, in the agent's format
@@ -127,7 +128,8 @@ func (c Config) Judge(ctx context.Context, from bailey.Call, e Event) Verdict {
 		q := Asked{Session: e.Session, Principal: from.Principal, Dir: e.Dir, Calls: asked, Policy: v.policy}
 		if id := c.Grants.record(q); id != "" {
 			v.Question = id
-			v.Reason += "; to allow it for this session: bailey approve --session " + string(id) + "; for good: bailey approve --always " + string(id)
+			v.Reason += "; to allow it for this session: bailey approve --session " + string(id) +
+				"; for good: bailey approve --always " + string(id)
 		}
 	}
 	return v
@@ -167,14 +169,16 @@ func (c Config) askGate(ctx context.Context, from bailey.Call, p plannedCall, e 
 }
 
 // answerFromGrants allows a call that a person granted for the session. Otherwise it notes what an answer would cover.
-func (c Config) answerFromGrants(ctx context.Context, from bailey.Call, p plannedCall, e Event, res bailey.Result, v *Verdict) {
+func (c Config) answerFromGrants(ctx context.Context, from bailey.Call, p plannedCall, e Event,
+	res bailey.Result, v *Verdict) {
 	one, ok := coverOf(p, e)
 	if !ok {
 		return
 	}
 	one.Rules = res.Decision.Asks
 	v.asked, v.policy = []AskedCall{one}, res.Decision.Policy
-	grant, err := c.Grants.use(ctx, Asked{Session: e.Session, Principal: from.Principal, Calls: v.asked, Policy: v.policy}, res.Receipt)
+	q := Asked{Session: e.Session, Principal: from.Principal, Calls: v.asked, Policy: v.policy}
+	grant, err := c.Grants.use(ctx, q, res.Receipt)
 	switch {
 	case err != nil:
 		v.Effect, v.Reason = bailey.Deny, "Bailey: cannot record the use of a grant: "+err.Error()

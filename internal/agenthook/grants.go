@@ -27,8 +27,8 @@ const (
 	maxGrants = 1000
 )
 
-// Asked is a use of a tool about which the hook told the agent to ask. The agent's own dialog answers it once; a person can
-// answer it here for the whole session, or for good.
+// Asked is a use of a tool about which the hook told the agent to ask. The agent's own dialog answers it once; a
+// person can answer it here for the whole session, or for good.
 type Asked struct {
 	ID        bailey.ApprovalID `json:"id"`
 	Session   string            `json:"session"` // as the agent names it
@@ -39,8 +39,8 @@ type Asked struct {
 	At        time.Time         `json:"at"`
 }
 
-// AskedCall is a call about which rules ask, and what an answer for the session covers: the calls of the capability in which
-// this input has this value.
+// AskedCall is a call about which rules ask, and what an answer for the session covers: the calls of the capability in
+// which this input has this value.
 type AskedCall struct {
 	Capability bailey.CapabilityID `json:"capability"`
 	Input      string              `json:"input"`
@@ -72,8 +72,8 @@ type GrantEnd struct {
 	Person string           `json:"person,omitempty"`
 }
 
-// Grants has the questions and the grants of the sessions of hooked agents. They are in memory only: when the gateway ends,
-// so do all grants. It is safe for concurrent use.
+// Grants has the questions and the grants of the sessions of hooked agents. They are in memory only: when the gateway
+// ends, so do all grants. It is safe for concurrent use.
 type Grants struct {
 	note func(ctx context.Context, kind string, data any) error
 	now  func() time.Time
@@ -88,8 +88,8 @@ func NewGrants(note func(context.Context, string, any) error) *Grants {
 	return &Grants{note: note, now: time.Now, asked: map[bailey.ApprovalID]Asked{}, given: map[bailey.GrantID]Grant{}}
 }
 
-// coverOf returns what an answer for the session would cover. It returns false if each use must be asked about: an unclear
-// command can do something else the next time, and a fetch without an address says nothing.
+// coverOf returns what an answer for the session would cover. It returns false if each use must be asked about: an
+// unclear command can do something else the next time, and a fetch without an address says nothing.
 func coverOf(p plannedCall, e Event) (a AskedCall, ok bool) {
 	a.Capability = p.id
 	text := func(key string) string { s, _ := p.input[key].(string); return s }
@@ -119,7 +119,9 @@ func coverOf(p plannedCall, e Event) (a AskedCall, ok bool) {
 // isSame reports whether an answer for a covers b.
 func (a AskedCall) isSame(b AskedCall) bool {
 	return a.Capability == b.Capability && a.Input == b.Input && a.Value == b.Value && a.Dir == b.Dir &&
-		len(b.Rules) > 0 && !slices.ContainsFunc(b.Rules, func(r bailey.Rule) bool { return !slices.ContainsFunc(a.Rules, r.Same) })
+		len(b.Rules) > 0 && !slices.ContainsFunc(b.Rules, func(r bailey.Rule) bool {
+		return !slices.ContainsFunc(a.Rules, r.Same)
+	})
 }
 
 // record keeps a question and returns its ID, or "" if no answer can be given for the session.
@@ -209,8 +211,12 @@ func (g *Grants) List(policy string) []Grant {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.now()
-	maps.DeleteFunc(g.given, func(_ bailey.GrantID, one Grant) bool { return !now.Before(one.Until) || one.Asked.Policy != policy })
-	return slices.SortedFunc(maps.Values(g.given), func(a, b Grant) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	maps.DeleteFunc(g.given, func(_ bailey.GrantID, one Grant) bool {
+		return !now.Before(one.Until) || one.Asked.Policy != policy
+	})
+	return slices.SortedFunc(maps.Values(g.given), func(a, b Grant) int {
+		return strings.Compare(string(a.ID), string(b.ID))
+	})
 }
 
 // Revoke ends one grant and reports whether it was active.
@@ -221,8 +227,8 @@ func (g *Grants) Revoke(ctx context.Context, id bailey.GrantID, person string) (
 
 // EndSession ends the grants of a session, or of all sessions if it is "". Its questions can no longer be answered.
 func (g *Grants) EndSession(ctx context.Context, session, reason string) error {
-	_, err := g.end(ctx, GrantEnd{Reason: reason}, func(one Grant) bool { return session == "" || one.Asked.Session == session },
-		func(a Asked) bool { return session == "" || a.Session == session })
+	isEnded := func(a Asked) bool { return session == "" || a.Session == session }
+	_, err := g.end(ctx, GrantEnd{Reason: reason}, func(one Grant) bool { return isEnded(one.Asked) }, isEnded)
 	return err
 }
 

@@ -13,8 +13,8 @@ import (
 	"bailey"
 )
 
-// Places are the files outside of the workspaces that an agent may use with its own tools: sources of dependencies, its own
-// configuration, and the scratch files of its project. All paths are canonical.
+// Places are the files outside of the workspaces that an agent may use with its own tools: sources of dependencies,
+// its own configuration, and the scratch files of its project. All paths are canonical.
 type Places struct {
 	Config   string          // the directory of Claude Code's configuration, for example ~/.claude
 	State    string          // its file with the list of projects, for example ~/.claude.json
@@ -24,10 +24,10 @@ type Places struct {
 	Readable func() []string // the directories of the settings; nil: none
 }
 
-// readableConfig lists what an agent may read in the directory of its configuration. .credentials.json is not in the list,
-// nor are the transcripts of other projects.
-var readableConfig = []string{"CLAUDE.md", "settings.json", "settings.local.json", "keybindings.json", "agents", "commands",
-	"skills", "rules", "output-styles", "plugins", "plans", "image-cache"}
+// readableConfig lists what an agent may read in the directory of its configuration. .credentials.json is not in the
+// list, nor are the transcripts of other projects.
+var readableConfig = []string{"CLAUDE.md", "settings.json", "settings.local.json", "keybindings.json", "agents",
+	"commands", "skills", "rules", "output-styles", "plugins", "plans", "image-cache"}
 
 // Permit reports whether a path outside of the workspaces may be read or, if write is set, written. dir is the working
 // directory of the agent, root the workspace that contains it. All paths are canonical. The error says why a path that
@@ -71,7 +71,10 @@ func (p Places) isReadable(real string) bool {
 	if p.Readable != nil && slices.ContainsFunc(p.Readable(), below) {
 		return true
 	}
-	return slices.ContainsFunc(p.Sources, func(pattern string) bool { return isBelowMatch(pattern, real) }) || isPicture(real) && slices.ContainsFunc(p.Shots, below)
+	if isPicture(real) && slices.ContainsFunc(p.Shots, below) {
+		return true
+	}
+	return slices.ContainsFunc(p.Sources, func(pattern string) bool { return isBelowMatch(pattern, real) })
 }
 
 func isPicture(path string) bool {
@@ -87,7 +90,8 @@ func isBelow(dir, path string) bool {
 // longestName is the length above which Claude Code cuts the name of a project and adds a hash.
 const longestName = 200
 
-// projectName returns the name under which Claude Code keeps the files of a project. Several projects can have one name.
+// projectName returns the name under which Claude Code keeps the files of a project. Several projects can have one
+// name.
 func projectName(dir string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -149,8 +153,8 @@ func (p Places) listedProjects() (dirs []string, err error) {
 // maxNamed limits the directories that are looked at.
 const maxNamed = 1000
 
-// directoriesNamed returns the directories below top whose paths have a project's name. It enters only directories whose
-// path is a beginning of it. all is false if there are too many.
+// directoriesNamed returns the directories below top whose paths have a project's name. It enters only directories
+// whose path is a beginning of it. all is false if there are too many.
 func directoriesNamed(top, name string) (found []string, all bool) {
 	queue := []string{top}
 	for n := 0; len(queue) > 0; n++ {

@@ -33,8 +33,8 @@ var plainPrograms = map[string]plainProgram{
 	"sort":     {options: []string{"-u", "-r", "-n", "-h", "-V", "-rn", "-nr", "-ru", "-un", "-rh", "-hr", "-f"}},
 }
 
-// translatePlain returns the files that a command opens, if that is its whole effect. The caller must know that the words
-// are literal.
+// translatePlain returns the files that a command opens, if that is its whole effect. The caller must know that the
+// words are literal.
 func translatePlain(words []string) (use plainUse, ok bool) {
 	if words[0] == "sed" {
 		return translateSed(words[1:])
@@ -66,8 +66,8 @@ func (p plainProgram) checkPaths(use plainUse) (plainUse, bool) {
 	return use, !p.writes || len(use.paths) > 0
 }
 
-// translateSed accepts sed -n with a script that only prints lines by their numbers: other commands of sed write files and
-// start programs.
+// translateSed accepts sed -n with a script that only prints lines by their numbers: other commands of sed write files
+// and start programs.
 func translateSed(words []string) (use plainUse, ok bool) {
 	if len(words) < 2 || words[0] != "-n" || words[1] == "" ||
 		slices.ContainsFunc(strings.Split(words[1], ";"), func(one string) bool { return !printsLines(one) }) {
@@ -96,8 +96,8 @@ func startsWith(text, word string) bool {
 	return ok && (rest == "" || rest[0] == ' ') && !strings.ContainsAny(word, "/=\\'\"")
 }
 
-// shimLine returns a command line in which the shim starts some of the commands. It returns false unless the shell reads the
-// new line as the old one, with these commands changed.
+// shimLine returns a command line in which the shim starts some of the commands. It returns false unless the shell
+// reads the new line as the old one, with these commands changed.
 func shimLine(line, home, shim string, commands []string) (string, bool) {
 	old, err := shellparse.Parse(line, home)
 	if err != nil {

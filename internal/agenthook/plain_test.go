@@ -91,3 +91,34 @@ func FuzzShimLine(f *testing.F) {
 		}
 	})
 }
+
+// A rule for git.push answers a typed git push too: an allowed one runs through the gate, a denied one is denied. Without a rule it asks.
+func TestRuleForTypedPush(t *testing.T) {
+	for _, c := range []struct {
+		rules  []bailey.Rule
+		effect bailey.Effect
+		want   bailey.Effect
+		line   string
+	}{
+		{[]bailey.Rule{{ID: "mine"}}, bailey.Allow, bailey.Allow, "'/opt/a b/bailey-shim' ./git push"},
+		{[]bailey.Rule{{ID: "mine"}}, bailey.Ask, bailey.Allow, "'/opt/a b/bailey-shim' ./git push"}, // the gate asks
+		{[]bailey.Rule{{ID: "mine"}}, bailey.Deny, bailey.Deny, ""},
+		{nil, bailey.Deny, bailey.Ask, ""},
+	} {
+		y := newYard(t)
+		do := y.Do
+		y.Do = func(ctx context.Context, call bailey.Call) bailey.Result {
+			if !strings.HasPrefix(string(call.Capability), "git.push") {
+				return do(ctx, call)
+			}
+			r := bailey.Result{Decision: bailey.Decision{Effect: c.effect, Rules: c.rules, Reason: "x"}}
+			if c.effect == bailey.Deny {
+				r.Err = &bailey.Error{Kind: bailey.Denied, Message: "x"}
+			}
+			return r
+		}
+		if v := y.judgeShimmed("git push"); v.Effect != c.want || v.Line != c.line {
+			t.Errorf("%s by %v: %s %q, %s", c.effect, c.rules, v.Effect, v.Line, v.Reason)
+		}
+	}
+}

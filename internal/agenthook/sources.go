@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// sourcePatterns match the usual directories of the sources of dependencies. Relative ones are below the home directory.
+// sourcePatterns match the usual directories of the sources of dependencies. Relative ones are below the home
+// directory.
 var sourcePatterns = []string{
 	// Go
 	"go/pkg/mod", "sdk/go*", "/usr/local/go", "/usr/lib/go", "/usr/lib/go-*", "/usr/share/go-*", "/opt/homebrew/Cellar/go",
@@ -13,16 +14,16 @@ var sourcePatterns = []string{
 	"/usr/lib/node_modules", "/usr/local/lib/node_modules", "/usr/share/nodejs", ".nvm/versions/node/*/lib/node_modules",
 	".npm-global/lib/node_modules", ".local/share/pnpm/store", ".local/share/pnpm/global", ".bun/install/cache", ".deno",
 	// Python
-	"/usr/lib/python3*", "/usr/local/lib/python3*", ".local/lib/python3*", ".pyenv/versions/*/lib", ".local/share/uv/python",
-	".cache/uv", ".local/share/virtualenvs/*/lib",
+	"/usr/lib/python3*", "/usr/local/lib/python3*", ".local/lib/python3*", ".pyenv/versions/*/lib",
+	".local/share/uv/python", ".cache/uv", ".local/share/virtualenvs/*/lib",
 	// Rust
 	".cargo/registry/src", ".cargo/git/checkouts", ".rustup/toolchains",
 	// C
 	"/usr/include", "/usr/local/include",
 }
 
-// FindPlaces returns the places of the agent of a user, as they are on this machine. It reads no variables such as GOPATH: an
-// agent could set them for a gateway that it starts. A person can name other directories in the settings.
+// FindPlaces returns the places of the agent of a user, as they are on this machine. It reads no variables such as
+// GOPATH: an agent could set them for a gateway that it starts. A person can name other directories in the settings.
 func FindPlaces(home, config string) Places {
 	p := Places{Config: config, State: filepath.Join(home, ".claude.json"), Temp: scratchDir()}
 	if home == "" {

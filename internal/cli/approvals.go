@@ -160,7 +160,8 @@ grant covers the same command, the same tool, or the same host only.`,
 			case how.session && how.always || how.long != "" && (how.session || how.always):
 				return bailey.Invalid.New("--for, --session and --always exclude each other", "choose one")
 			case how.always && how.signature != "":
-				return bailey.Invalid.New("a rule has no text that a signature made elsewhere covers", "approve the question without --always")
+				return bailey.Invalid.New("a rule has no text that a signature made elsewhere covers",
+					"approve the question without --always")
 			case how.signature != "" && (len(args) > 1 || how.long != "" || how.session):
 				return bailey.Invalid.New("a signature made elsewhere covers the text of one question",
 					"name one question without --for and --session, or sign with --key")
@@ -339,7 +340,8 @@ func (a *App) grantsList() *cobra.Command {
 			fmt.Fprintln(w, "no grants are active")
 		}
 		PrintTable(w, "", l.Grants, func(g apitype.StandingGrant) []any {
-			return []any{g.ID, terminal.TableCell(strings.TrimSpace(string(g.Capability) + " " + g.Covers)), "of " + terminal.TableCell(g.Agent),
+			what := strings.TrimSpace(string(g.Capability) + " " + g.Covers)
+			return []any{g.ID, terminal.TableCell(what), "of " + terminal.TableCell(g.Agent),
 				terminal.TableCell(askingRules(g.Rules)), fmt.Sprintf("by %s (%s)", terminal.TableCell(g.By), g.Level),
 				endOfGrant(g)}
 		})
@@ -395,7 +397,8 @@ func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Op
 	if !ok {
 		return bailey.Invalid.Errorf("write --for 1h30m", "--for %s is not a duration", terminal.CutLine(how.long))
 	}
-	d, err := apitype.DraftGrant.Ask(ctx, c, apitype.GrantDraftRequest{ID: q.ID, Seconds: int64(long / time.Second), Session: how.session})
+	wish := apitype.GrantDraftRequest{ID: q.ID, Seconds: int64(long / time.Second), Session: how.session}
+	d, err := apitype.DraftGrant.Ask(ctx, c, wish)
 	if err != nil {
 		return err
 	}

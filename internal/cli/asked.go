@@ -16,7 +16,8 @@ import (
 
 // approveAsked answers a question that the hook of an agent asked: for the session, or for good. The agent's own dialog
 // answers it once.
-func (a *App) approveAsked(ctx context.Context, c *localapi.Client, op localapi.Operator, asked agenthook.Asked, how answerFlags) error {
+func (a *App) approveAsked(ctx context.Context, c *localapi.Client, op localapi.Operator,
+	asked agenthook.Asked, how answerFlags) error {
 	a.Explain(describeAsked(asked))
 	switch {
 	case how.always:
@@ -25,7 +26,8 @@ func (a *App) approveAsked(ctx context.Context, c *localapi.Client, op localapi.
 		return bailey.Invalid.New("the agent itself asks this question once, in its own dialog",
 			"answer there, or approve it with --session or --always")
 	case how.key != "" || how.signature != "":
-		return bailey.Invalid.New("an answer for a session has no text to sign", "leave --key and --signature out, or use --always")
+		return bailey.Invalid.New("an answer for a session has no text to sign",
+			"leave --key and --signature out, or use --always")
 	}
 	if err := a.Confirm(ctx, "Allow this until the session of the agent ends?"); err != nil {
 		return err

@@ -100,8 +100,8 @@ func hookLine(files []settingsFile, ours func(command string) bool) (string, err
 	return "", errors.New("none of its settings runs bailey judge before every tool")
 }
 
-// laterHooks returns the other commands that Claude Code runs before it uses a tool, with their files, behind Bailey's line. One
-// of them can answer with updatedInput: then the tool gets an input that Bailey has not seen.
+// laterHooks returns the other commands that Claude Code runs before it uses a tool, with their files, behind Bailey's
+// line. One of them can answer with updatedInput: then the tool gets an input that Bailey has not seen.
 func laterHooks(files []settingsFile, line string) (later []string) {
 	behind := false
 	for _, f := range files {

@@ -75,7 +75,8 @@ func checkAgent(ctx context.Context, c agentClient, dir string, running bool) ap
 	}
 	var warnings []string
 	for _, other := range laterHooks(settingsFiles(dir), line) {
-		warnings = append(warnings, other+" after Bailey's hook: if it answers with updatedInput, the tool gets an input that Bailey has not judged; put it before Bailey's, or remove it")
+		warnings = append(warnings, other+" after Bailey's hook: if it answers with updatedInput, the tool gets an "+
+			"input that Bailey has not judged; put it before Bailey's, or remove it")
 	}
 	return apitype.AgentStatus{Agent: c.id, State: apitype.HookedState, Tried: tried, Warnings: warnings,
 		Words: "hooked: it asks before it uses a tool; the actions of programs that it then starts are not seen: " + wrap}

@@ -194,7 +194,8 @@ about, everyday ones first, then those that it denies.`}
 // everydayPacks are the packs that a list begins with.
 var everydayPacks = []string{"git", "base", "go", "npm", "python", "make", "gh", "jq"}
 
-// splitDenied returns the capabilities that are not denied for every input, those of everyday packs first, and the others.
+// splitDenied returns the capabilities that are not denied for every input, those of everyday packs first, and the
+// others.
 func splitDenied(list []apitype.Capability) (usable, denied []apitype.Capability) {
 	for _, c := range list {
 		if c.Denied {

@@ -131,7 +131,7 @@ func (w *waitingCall) submitAnswer(ctx context.Context, id bailey.ApprovalID, di
 		return
 	}
 	q, err := w.Gate.Question(ctx, w.call, id)
-	if grant := verdict != verdictNo; grant && (err != nil || elicitationRequest(q) == nil || verdict == verdictSession && !q.Session) {
+	if verdict != verdictNo && (err != nil || elicitationRequest(q) == nil || verdict == verdictSession && !q.Session) {
 		w.Log.Info("a client's answer was ignored", "question", id, "err", err)
 		return
 	}

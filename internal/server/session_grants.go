@@ -16,7 +16,8 @@ import (
 )
 
 // endAgentSession is open to every caller: it only takes rights away.
-func (s *Server) endAgentSession(ctx context.Context, r apitype.AgentSession, _ gateway.Caller) (none localapi.None, err error) {
+func (s *Server) endAgentSession(ctx context.Context, r apitype.AgentSession, _ gateway.Caller) (none localapi.None,
+	err error) {
 	if r.Session == "" {
 		return none, bailey.Invalid.New("the session has no name", "")
 	}
@@ -28,12 +29,15 @@ func (s *Server) showAsked(_ context.Context, r apitype.ID, _ gateway.Caller) (a
 }
 
 // grantSession answers a question of the hook for the session of its agent.
-func (s *Server) grantSession(ctx context.Context, r apitype.ID, from gateway.Caller) (out apitype.StandingGrant, err error) {
+func (s *Server) grantSession(ctx context.Context, r apitype.ID, from gateway.Caller) (out apitype.StandingGrant,
+	err error) {
 	if len(s.settings.Applied().Approvers) > 0 {
-		return out, bailey.Denied.New(settings.FileName+" names approvers, who sign each answer; an answer for a session has no text to sign",
+		return out, bailey.Denied.New(settings.FileName+" names approvers, who sign each answer; "+
+			"an answer for a session has no text to sign",
 			"answer at the agent, or write a rule: bailey approve --always "+r.ID)
 	}
-	g, err := s.hook.Grants.Give(ctx, bailey.ApprovalID(r.ID), s.Rules.Engine().Digest(), from.Principal.Person, string(from.Operator))
+	g, err := s.hook.Grants.Give(ctx, bailey.ApprovalID(r.ID), s.Rules.Engine().Digest(),
+		from.Principal.Person, string(from.Operator))
 	if err != nil {
 		return out, err
 	}
@@ -60,7 +64,8 @@ func (s *Server) endEveryGrant(reason string) {
 }
 
 // applyPolicy applies a policy. The grants of sessions were given under the old one, so they end.
-func (s *Server) applyPolicy(ctx context.Context, r apitype.PolicyRequest, from gateway.Caller) (apitype.Proposed, error) {
+func (s *Server) applyPolicy(ctx context.Context, r apitype.PolicyRequest,
+	from gateway.Caller) (apitype.Proposed, error) {
 	before := s.Rules.Engine().Digest()
 	p, err := s.Rules.applyPolicy(ctx, r, from)
 	if s.Rules.Engine().Digest() == before {
