@@ -172,7 +172,8 @@ type Capability struct {
 	Absent        bool                `json:"absent,omitempty"`  // its program is not installed on this machine
 	Preview       [][]string          `json:"preview,omitempty"` // command lines
 	Covers        bool                `json:"previewCoversContents,omitempty"`
-	Egress        []string            `json:"egress,omitempty"` // as in the manifest
+	Egress        []string            `json:"egress,omitempty"`  // as in the manifest
+	Waivers       []string            `json:"waivers,omitempty"` // parts of the jail that it gives up: policy must name each
 	InputSchema   json.RawMessage     `json:"inputSchema,omitempty"`
 	OutputSchema  json.RawMessage     `json:"outputSchema,omitempty"`
 }
