@@ -146,6 +146,7 @@ type Result struct {
 	Cage       *Cage // the cage of the run, or the one that a dry run would have
 	Argv       []string
 	Refused    []string        // refused network connections, one line each
+	Notices    []string        // messages and warnings of hooks for the person
 	Structured json.RawMessage // stdout as JSON, if the manifest promises JSON and stdout is valid
 	Promised   bool            // the manifest promises JSON
 	Narrow     string          // for truncated output: how to get less at once, if the manifest says so

@@ -80,7 +80,7 @@ func (a *App) showVerb() *cobra.Command {
 
 func (a *App) printReceipts(w io.Writer, l apitype.ReceiptList) {
 	PrintTable(w, "", l.Receipts, func(r apitype.ReceiptRow) []any {
-		return []any{r.StartedAt.Local().Format(time.DateTime), r.ID, terminal.TableCell(string(r.Capability) + r.Below()),
+		return []any{r.StartedAt.Local().Format(time.DateTime), r.ID, r.Session, terminal.TableCell(string(r.Capability) + r.Below()),
 			r.Status(), terminal.TableCell(r.Why())}
 	})
 	switch {

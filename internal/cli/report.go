@@ -72,9 +72,12 @@ func (a *App) reportVerb() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use: "report SESSION", Short: "Summarise a session on one page: agents, calls, decisions, failures",
-		Args: OneArg("a session"),
+		Args: cobra.MaximumNArgs(1),
 		Long: "Summarise a session on one page, from its receipts only: the callers and their calls, the rules that decided,\nthe jails, failures and denials with their reasons, and how to verify it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.offerSession(cmd.Context(), dir)
+			}
 			r, err := a.reportOf(cmd.Context(), bailey.SessionID(args[0]), dir)
 			if err != nil {
 				return err
@@ -84,6 +87,24 @@ func (a *App) reportVerb() *cobra.Command {
 	}
 	copyFlag(cmd, &dir)
 	return cmd
+}
+
+// offerSession returns an error that names the session of the latest receipt.
+func (a *App) offerSession(ctx context.Context, dir string) error {
+	r, err := a.openReader(dir)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	page, err := r.Find(ctx, receipts.Filter{Limit: 1})
+	if err != nil {
+		return err
+	}
+	hint := "make a call first"
+	if rows := apitype.NewReceiptList(page).Receipts; len(rows) > 0 {
+		hint = "the latest is " + string(rows[0].Session) + ": bailey receipts report " + string(rows[0].Session)
+	}
+	return bailey.Invalid.New("one argument is needed, a session", hint)
 }
 
 func (a *App) reportOf(ctx context.Context, id bailey.SessionID, dir string) (r *sessionReport, err error) {

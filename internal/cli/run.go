@@ -221,9 +221,9 @@ func (a *App) capabilitiesShow() *cobra.Command {
 		Use: "show CAPABILITY", Short: "Show one capability and its inputs", Args: OneArg("a capability"),
 	}, apitype.ShowCapability, OneID, func(w io.Writer, c apitype.Capability) {
 		fmt.Fprintf(w,
-			"%s  %s\n\npack %s %s, risk %s, side effects %s, reversibility %s, isolation %s\n%s\n%s%s\ninputs %s\n",
+			"%s  %s\n\npack %s %s, risk %s, side effects %s, reversibility %s, isolation %s\n%s\n%s%s%s\ninputs %s\n",
 			c.ID, c.Description, c.Pack, c.Version, c.Risk, c.SideEffect, c.Reversibility, c.Isolation,
-			describeProgram(c), describeEgress(c), describePreview(c), terminal.Indent(c.InputSchema))
+			describeProgram(c), describeEgress(c), describeWaivers(c), describePreview(c), terminal.Indent(c.InputSchema))
 		if c.OutputSchema != nil {
 			fmt.Fprintf(w, "output %s\n", terminal.Indent(c.OutputSchema))
 		}
@@ -259,6 +259,14 @@ func describeEgress(c apitype.Capability) string {
 		return ""
 	}
 	return "reaches " + strings.Join(c.Egress, ", ") + "\n"
+}
+
+// describeWaivers describes in one line what the manifest gives up of the jail, or returns "".
+func describeWaivers(c apitype.Capability) string {
+	if len(c.Waivers) == 0 {
+		return ""
+	}
+	return "waives " + strings.Join(c.Waivers, ", ") + ": only a rule that names it in context.waivers allows it\n"
 }
 
 func (a *App) searchVerb() *cobra.Command {

@@ -61,7 +61,8 @@ type callState struct {
 	egress   *bailey.EgressReport
 	refused  []string // refused connections, one line each
 
-	asked []bailey.AskedHook
+	asked   []bailey.AskedHook
+	notices []string // of hooks, for the person
 
 	executed       bool
 	structured     json.RawMessage // output as JSON, if the manifest promises it
@@ -239,6 +240,16 @@ func (c *callState) decideCall(context.Context) error {
 // maxHookReason limits the text of a hook that the caller gets, in bytes.
 const maxHookReason = 1 << 10
 
+// maxNotices limits the notices of a call.
+const maxNotices = 16
+
+// addNotices adds texts of hooks, which may hold anything.
+func (c *callState) addNotices(list []string) {
+	for _, text := range list[:min(len(list), maxNotices-len(c.notices))] {
+		c.notices = append(c.notices, clipText(c.redactMessage(text), maxHookReason))
+	}
+}
+
 // redactedCall returns the call as hooks may see it.
 func (c *callState) redactedCall() bailey.Call {
 	view := c.call
@@ -250,6 +261,7 @@ func (c *callState) redactedCall() bailey.Call {
 func (c *callState) preHooks(ctx context.Context) (err error) {
 	c.verdict, err = c.verdictOf(ctx, c.redactedCall())
 	c.asked = append(c.asked, c.verdict.Asked...)
+	c.addNotices(c.verdict.Notices)
 	c.verdict.Rule.Reason = clipText(c.redactMessage(c.verdict.Rule.Reason), maxHookReason)
 	if err != nil {
 		return bailey.Denied.Wrap(err, "a hook before the call failed", "fix the hook, or remove it")
@@ -485,6 +497,7 @@ func (c *callState) postHooks(ctx context.Context) error {
 	c.stdout.kept, c.stderr.kept = nil, nil
 	out, err := c.Hooks.Post(ctx, c.redactedCall(), seen)
 	c.asked = append(c.asked, out.Asked...)
+	c.addNotices(out.Notices)
 	switch {
 	case err != nil && ctx.Err() != nil && c.failed != nil:
 		return c.failed // the cancellation stopped both the tool and the hook

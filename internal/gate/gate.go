@@ -93,6 +93,8 @@ type Verdict struct {
 	Rule   bailey.Rule    // names the hook that asks or denies
 	Input  map[string]any // nil: unchanged
 	Asked  []bailey.AskedHook
+	// Notices are for the person: messages of hooks, and warnings about them.
+	Notices []string
 }
 
 // Output is the redacted output of a tool and its exit status. Hooks cannot change the exit status.
@@ -101,6 +103,7 @@ type Output struct {
 	ExitCode       int
 	Failed         bool
 	Asked          []bailey.AskedHook // hooks that Post asked
+	Notices        []string           // as in Verdict
 }
 
 // Approver asks people.

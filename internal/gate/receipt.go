@@ -167,7 +167,7 @@ func (c *callState) buildResult(o bailey.Outcome) bailey.Result {
 	r := bailey.Result{
 		Receipt: c.receipt, Status: o.Status, Decision: c.decision, Approval: c.approval, DryRun: c.call.DryRun,
 		Executed: c.executed, Cage: o.Cage, Argv: o.Argv, Truncated: o.Truncated, Refused: c.refused,
-		Err: c.redactError(c.err),
+		Notices: c.notices, Err: c.redactError(c.err),
 	}
 	// The text is withheld. If an attacker can guess the rest of it, the digest would reveal the secret.
 	if r.Cage != nil && r.Cage.Plan == "" {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -225,20 +226,55 @@ func Spawn(h Home, program string, ready *os.File) (*os.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	attr.Env = append(gatewayEnv(os.Environ()), "BAILEY_HOME="+string(h), ReadyVariable+"="+number)
+	attr.Env = append(gatewayEnv(os.Environ(), h.hookVariables()), "BAILEY_HOME="+string(h), ReadyVariable+"="+number)
 	return os.StartProcess(program, []string{"bailey", "gateway"}, attr)
 }
 
 // gatewayEnv returns the part of a client's environment that a gateway started by it gets. The client of the first call
 // may hold secrets there, which would stay in the gateway's /proc/PID/environ while it runs. `bailey gateway` keeps its
-// whole environment, because a user chose it.
-func gatewayEnv(all []string) []string {
+// whole environment, because a user chose it. declared are the names of variables that hooks get.
+func gatewayEnv(all, declared []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
 		name = foldVariable(name)
-		return isClientOnly(name) || !isInherited(name)
+		return isClientOnly(name) || !isInherited(name) && !slices.Contains(declared, name)
 	})
 }
+
+// hookVariables returns the names of the variables that the hooks of the home declare. The gateway passes only those on
+// that an operator applied, so it does no harm if the file has others.
+func (h Home) hookVariables() (names []string) {
+	name := filepath.Join(string(h), "hooks.json")
+	if info, err := os.Lstat(name); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	f, err := os.OpenFile(name, os.O_RDONLY|noFollow, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 1<<20))
+	var file struct {
+		Hooks map[string][]struct{ Env []string }
+	}
+	if err != nil || json.Unmarshal(text, &file) != nil {
+		return nil
+	}
+	for _, list := range file.Hooks {
+		for _, hook := range list {
+			for _, name := range hook.Env {
+				if !bailey.Loads(name) {
+					names = append(names, foldVariable(name))
+				}
+			}
+		}
+	}
+	return names
+}
+
+// managerVariables name the directories of version managers: see package toolchain.
+var managerVariables = []string{"PYENV_ROOT", "NVM_DIR", "FNM_DIR", "RUSTUP_HOME", "CARGO_HOME", "ASDF_DATA_DIR",
+	"MISE_DATA_DIR", "UV_PYTHON_INSTALL_DIR"}
 
 // isInherited reports whether the gateway reads a variable: it names programs, homes, scratch space or sockets that cages
 // hide, or the format of times and text.
@@ -249,7 +285,7 @@ func isInherited(name string) bool {
 		return true
 	}
 	return strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "BAILEY_") ||
-		slices.Contains(peer.SocketVariables(), name) || inheritsHere(name)
+		slices.Contains(peer.SocketVariables(), name) || slices.Contains(managerVariables, name) || inheritsHere(name)
 }
 
 // isClientOnly reports whether a variable must not pass from the client of the first call into the gateway, which serves all

@@ -138,6 +138,7 @@ type Reply struct {
 	Executed         bool              `json:"executed"`
 	Argv             []string          `json:"argv,omitempty"`
 	Refused          []string          `json:"refused,omitempty"` // refused network requests, one line each
+	Notices          []string          `json:"notices,omitempty"` // messages and warnings of hooks, for the person
 	Cage             *bailey.Cage      `json:"cage"`
 }
 
@@ -158,7 +159,7 @@ func NewReply(r bailey.Result) Reply {
 		OK: r.Err == nil && r.Status == bailey.OK, ReceiptID: r.Receipt, Outcome: r.Status,
 		Rules:            r.Decision.Rules,
 		ApprovalRequired: r.Status == bailey.Pending, ApprovalID: r.Approval,
-		DryRun: r.DryRun, Executed: r.Executed, Argv: r.Argv, Refused: r.Refused, Cage: r.Cage,
+		DryRun: r.DryRun, Executed: r.Executed, Argv: r.Argv, Refused: r.Refused, Notices: r.Notices, Cage: r.Cage,
 		Reason: r.Decision.Reason, Hint: r.Decision.Hint,
 	}
 	if r.Executed && !r.NotDurable {
@@ -203,6 +204,9 @@ func (r Reply) TellWalls(w io.Writer) {
 		if r.Cage.Kind == bailey.Uncaged {
 			fmt.Fprintln(w, "bailey: it ran without a jail: only policy restricted it")
 		}
+	}
+	for _, text := range r.Notices {
+		fmt.Fprintf(w, "bailey: %s\n", terminal.Shown(text))
 	}
 	for _, line := range r.Refused {
 		fmt.Fprintf(w, "bailey: connection refused: %s\n", terminal.Shown(line))

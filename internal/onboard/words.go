@@ -19,7 +19,7 @@ type hazard struct {
 // wordLists is words.txt.
 type wordLists struct {
 	reading, readers, prefixes, proc, acting, changing, executing, form, executed, integer, number, path []string
-	hazards                                                                                        []hazard
+	hazards                                                                                              []hazard
 }
 
 var vocabulary = sync.OnceValue(func() *wordLists {

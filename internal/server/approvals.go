@@ -32,6 +32,9 @@ func (s *Server) listQuestions(_ context.Context, r apitype.QuestionRequest,
 			out.Approvals = append(out.Approvals, newOpenQuestion(o))
 		}
 	}
+	for i := range out.Approvals {
+		out.Approvals[i].Signed = len(s.settings.Applied().Approvers) > 0
+	}
 	if r.ID == "" {
 		groupQuestions(out.Approvals)
 		return out, nil

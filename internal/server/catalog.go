@@ -129,7 +129,7 @@ func newCapability(m *pack.Capability, whole bool) apitype.Capability {
 	}
 	if whole {
 		c.Command, c.InputSchema, c.Preview, c.Covers = m.Command, m.InputSchema(), m.Previews(), m.Covers()
-		c.Egress, c.OutputSchema = m.Reaches(), m.OutputSchema()
+		c.Egress, c.Waivers, c.OutputSchema = m.Reaches(), m.Waivers(), m.OutputSchema()
 	}
 	return c
 }

@@ -32,15 +32,22 @@ type hookGate struct {
 	warnings *sync.Map // the last [hooks.Warning] of each hook, by its place, until hooks are applied again
 }
 
-// runChain runs the chain for an event, and returns the hooks that ran, in the form of receipts.
-func (g hookGate) runChain(ctx context.Context, e hook.Event) (hook.Outcome, []bailey.AskedHook) {
+// runChain runs the chain for an event, and returns the hooks that ran, in the form of receipts, and what the person
+// should be told.
+func (g hookGate) runChain(ctx context.Context, e hook.Event) (o hook.Outcome, list []bailey.AskedHook,
+	notices []string) {
 	o, asked := g.askAll(ctx, e)
-	var list []bailey.AskedHook
 	for _, a := range asked {
+		if a.Message != "" && o.Effect != hook.Blocked { // otherwise it is the reason
+			notices = append(notices, "hook "+a.Program+": "+a.Message)
+		}
+		for _, w := range a.Warning {
+			notices = append(notices, strings.TrimSuffix("hook "+a.Program+": "+w.Kind+": "+w.Text+"; "+w.Hint, "; "))
+		}
 		list = append(list, bailey.AskedHook{Event: string(a.Event), Hook: a.Hook, Program: a.Program, Status: string(a.Status), Effect: a.Effect,
 			Reason: cmp.Or(a.Reason, a.Message), Millis: a.Millis})
 	}
-	return o, list
+	return o, list, notices
 }
 
 // askAll runs the chain for an event. Warnings go to the gateway's log and to the list of hooks.
@@ -81,9 +88,9 @@ func (g hookGate) Pre(ctx context.Context, call bailey.Call) (gate.Verdict, erro
 			Reason: noHooks + "; " + bailey.HintOf(fault)}}, nil
 	}
 	input := inputOf(call)
-	o, asked := g.runChain(ctx,
+	o, asked, notices := g.runChain(ctx,
 		hook.PreToolUse{Session: sessionOfCall(call), ToolName: string(call.Capability), ToolInput: input})
-	v := gate.Verdict{Asked: asked}
+	v := gate.Verdict{Asked: asked, Notices: notices}
 	after, ok := o.Event.(hook.PreToolUse)
 	if o.Effect == hook.Blocked || !ok || after.ToolInput == nil {
 		v.Rule = g.blockingRule(o, asked)
@@ -129,31 +136,48 @@ func (g hookGate) Post(ctx context.Context, call bailey.Call, out gate.Output) (
 	}
 	was := map[string]any{"stdout": string(out.Stdout), "stderr": string(out.Stderr),
 		"exitCode": json.Number(fmt.Sprint(out.ExitCode))}
-	o, asked := g.runChain(ctx,
+	o, asked, notices := g.runChain(ctx,
 		hook.PostToolUse{Session: sessionOfCall(call), ToolName: string(call.Capability), ToolInput: inputOf(call),
 			ToolResult: was, IsError: out.Failed})
-	out.Asked = asked
+	out.Asked, out.Notices = asked, notices
 	after, ok := o.Event.(hook.PostToolUse)
 	if o.Effect == hook.Blocked || !ok {
-		return gate.Output{Asked: asked}, bailey.Denied.New(shortReason(o.Reason), o.Hint)
+		return gate.Output{Asked: asked, Notices: notices}, bailey.Denied.New(shortReason(o.Reason), o.Hint)
 	}
 	if reflect.DeepEqual(after.ToolResult, any(was)) {
 		return out, nil // unchanged bytes, even if they are not UTF-8
 	}
-	var is toolResult
-	text, err := json.Marshal(after.ToolResult)
-	if err == nil {
-		is, err = readResult(text)
-	}
-	if err == nil && is.ExitCode != out.ExitCode {
-		err = fmt.Errorf("the exit code is %d, not %d", out.ExitCode, is.ExitCode)
-	}
+	is, err := checkResult(after.ToolResult, out.ExitCode)
 	if err != nil {
-		return gate.Output{Asked: asked}, bailey.Denied.Wrap(err, "a hook returned a malformed result",
-			`use {"stdout": "…", "stderr": "…", "exitCode": N} as updatedOutput of a tool's result`)
+		return gate.Output{Asked: asked, Notices: notices}, err
 	}
 	out.Stdout, out.Stderr = []byte(is.Stdout), []byte(is.Stderr)
 	return out, nil
+}
+
+// CheckResult returns an error if a hook may not return this as the result of a tool that ended with exitCode.
+func CheckResult(result any, exitCode int) error {
+	_, err := checkResult(result, exitCode)
+	return err
+}
+
+// checkResult reads the result that a hook returned. A text replaces all output: it is then what was written to stdout.
+func checkResult(result any, exitCode int) (is toolResult, err error) {
+	if text, ok := result.(string); ok {
+		return toolResult{Stdout: text, ExitCode: exitCode}, nil
+	}
+	text, err := json.Marshal(result)
+	if err == nil {
+		is, err = readResult(text)
+	}
+	if err == nil && is.ExitCode != exitCode {
+		err = fmt.Errorf("the exit code is %d, not %d", exitCode, is.ExitCode)
+	}
+	if err != nil {
+		err = bailey.Denied.Wrap(err, "a hook returned a malformed result",
+			`use a text, or {"stdout": "…", "stderr": "…", "exitCode": N}, as updatedOutput of a tool's result`)
+	}
+	return is, err
 }
 
 // readResult requires all three keys and no other. A hook may have meant to remove a missing or null key, which would
@@ -181,7 +205,7 @@ const beginPatience, endPatience = 30 * time.Second, 4 * time.Second
 func (g hookGate) runSessionStart(ctx context.Context, from bailey.Call) error {
 	bounded, cancel := context.WithTimeout(ctx, beginPatience)
 	defer cancel()
-	o, _ := g.runChain(bounded, hook.SessionStart{Session: sessionOfCall(from)})
+	o, _, _ := g.runChain(bounded, hook.SessionStart{Session: sessionOfCall(from)})
 	if o.Effect != hook.Blocked || bounded.Err() != nil && ctx.Err() == nil && !g.hasBlockingHook(hook.SessionStart{}) {
 		return nil
 	}

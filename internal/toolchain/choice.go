@@ -109,7 +109,7 @@ func (f *Finder) followAlias(l *language, c choice) choice {
 	if l.name != "node" {
 		return c
 	}
-	aliases := filepath.Join(f.rootDir("NVM_DIR", ".nvm"), "alias")
+	aliases := filepath.Join(f.managerRoot("NVM_DIR", ".nvm"), "alias")
 	for range 8 {
 		text, err := readSmall(filepath.Join(aliases, filepath.FromSlash(c.version)))
 		next, _ := firstWord(text)
@@ -127,7 +127,7 @@ func (f *Finder) followAlias(l *language, c choice) choice {
 
 // defaultVersion returns the person's default version in a manager, and the file that names it.
 func (f *Finder) defaultVersion(m manager, l *language) (version, file string) {
-	file = filepath.Join(f.rootDir(m.variable, m.root), m.usual)
+	file = filepath.Join(f.managerRoot(m.variable, m.root), m.usual)
 	read := firstWord
 	switch {
 	case m.name == "mise":

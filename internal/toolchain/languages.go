@@ -75,8 +75,8 @@ func languageNamed(name string) *language {
 	return nil
 }
 
-// has reports whether a command belongs to the language. Programs of Python can carry its version.
-func (l *language) hasCommand(command string) bool {
+// hasProgram reports whether a command belongs to the language. Programs of Python can carry its version.
+func (l *language) hasProgram(command string) bool {
 	base := command
 	if l.name == "python" {
 		base = strings.TrimRight(command, "0123456789.")
@@ -84,10 +84,10 @@ func (l *language) hasCommand(command string) bool {
 	return slices.Contains(l.programs, command) || slices.Contains(l.programs, base) && base != ""
 }
 
-// installed returns the installed versions of a language in the order of the managers.
+// installedVersions returns the installed versions of a language in the order of the managers.
 func (f *Finder) installedVersions(l *language) (list []Toolchain) {
 	for _, m := range l.managers {
-		root := f.rootDir(m.variable, m.root)
+		root := f.managerRoot(m.variable, m.root)
 		dir, err := filepath.EvalSymlinks(filepath.Join(root, m.versions))
 		if err != nil {
 			continue
@@ -144,7 +144,7 @@ func plainVersion(version string, l *language) string {
 	return version
 }
 
-// pick returns the installed version that a choice means: the very one, else the newest that begins with it. A choice of
+// pickVersion returns the installed version that a choice means: the very one, else the newest that begins with it. A choice of
 // a least version means the newest that is not older.
 func (l *language) pickVersion(installed []Toolchain, wanted choice) *Toolchain {
 	want := wanted.version

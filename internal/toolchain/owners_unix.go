@@ -27,7 +27,7 @@ func ownersOf(home string) owners {
 	return o
 }
 
-func (o owners) owns(info fs.FileInfo) bool {
+func (o owners) ownsFile(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && (st.Uid == o.uids[0] || st.Uid == o.uids[1] || st.Uid == o.uids[2])
 }
@@ -36,7 +36,7 @@ func (o owners) owns(info fs.FileInfo) bool {
 // the group is root's, or the person's own: many systems give each user such a group, and a umask of 002.
 func (o owners) othersCanWrite(info fs.FileInfo) bool {
 	mode := info.Mode().Perm()
-	if !o.owns(info) || mode&0o002 != 0 {
+	if !o.ownsFile(info) || mode&0o002 != 0 {
 		return true
 	}
 	gid := info.Sys().(*syscall.Stat_t).Gid

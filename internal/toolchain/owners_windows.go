@@ -7,6 +7,6 @@ type owners struct{}
 
 func ownersOf(string) owners { return owners{} }
 
-func (owners) owns(fs.FileInfo) bool { return false }
+func (owners) ownsFile(fs.FileInfo) bool { return false }
 
 func (owners) othersCanWrite(fs.FileInfo) bool { return true }

@@ -151,7 +151,7 @@ func notInstalled(l *language, installed []Toolchain, wanted choice) error {
 		": "+strings.Join(have, ", "), "%s selects %s %s, which is not installed", wanted.file, l.name, wanted.version)
 }
 
-// usual returns the person's default version. A manager without a default has none, except for Go, whose newest version
+// usualVersion returns the person's default version. A manager without a default has none, except for Go, whose newest version
 // is used if the system has no Go.
 func (f *Finder) usualVersion(l *language, installed []Toolchain) *Toolchain {
 	for _, m := range l.managers {
@@ -208,7 +208,7 @@ func (f *Finder) ForCommand(command, project string) (*Toolchain, error) {
 		return nil, nil
 	}
 	for _, l := range languages {
-		if !l.hasCommand(command) {
+		if !l.hasProgram(command) {
 			continue
 		}
 		if t, err := f.Select(l.name, project); err != nil || t != nil && t.Program(command) != "" {
@@ -227,17 +227,17 @@ func (f *Finder) Installed(command string) bool {
 		return true
 	}
 	return slices.ContainsFunc(languages, func(l *language) bool {
-		return f.Home != "" && l.hasCommand(command) &&
+		return f.Home != "" && l.hasProgram(command) &&
 			slices.ContainsFunc(f.installedVersions(l), func(t Toolchain) bool { return t.Program(command) != "" })
 	})
 }
 
-// single returns a program that is installed by itself in a directory of programs of the home, or by Homebrew. It must be
+// singleProgram returns a program that is installed by itself in a directory of programs of the home, or by Homebrew. It must be
 // in the machine's own format: a script needs an interpreter and modules that lie elsewhere, and may be a shim.
 func (f *Finder) singleProgram(command string) *Toolchain {
 	for _, at := range []struct{ manager, dir, within string }{
 		{"~/.local/bin", filepath.Join(f.Home, ".local/bin"), f.Home},
-		{"cargo", filepath.Join(f.rootDir("CARGO_HOME", ".cargo"), "bin"), f.Home},
+		{"cargo", filepath.Join(f.managerRoot("CARGO_HOME", ".cargo"), "bin"), f.Home},
 		{"go", filepath.Join(f.Home, "go/bin"), f.Home},
 		{"Homebrew", "/home/linuxbrew/.linuxbrew/bin", "/home/linuxbrew/.linuxbrew"},
 		{"Homebrew", filepath.Join(f.Home, ".linuxbrew/bin"), filepath.Join(f.Home, ".linuxbrew")},
@@ -289,7 +289,7 @@ func (f *Finder) Check(t Toolchain, writes []string) error {
 			w = real
 		}
 		if isWithin(w, t.Dir) || isWithin(t.Dir, w) {
-			return refusedToolchain("calls", w, t, "name a workspace that does not contain it, or install it elsewhere")
+			return refuseToolchain("calls", w, t, "name a workspace that does not contain it, or install it elsewhere")
 		}
 	}
 	loose, err := f.looseIn(t.Dir)
@@ -298,12 +298,12 @@ func (f *Finder) Check(t Toolchain, writes []string) error {
 		return bailey.Unavailable.Wrap(err, t.Dir+" cannot be examined, so the toolchain "+t.Name()+" is not used",
 			"make it readable, or install it again")
 	case loose != "":
-		return refusedToolchain("other users", loose, t, "run chmod go-w on it and make it yours, or install the toolchain again")
+		return refuseToolchain("other users", loose, t, "run chmod go-w on it and make it yours, or install the toolchain again")
 	}
 	return nil
 }
 
-func refusedToolchain(who, path string, t Toolchain, cure string) error {
+func refuseToolchain(who, path string, t Toolchain, cure string) error {
 	return bailey.Denied.Errorf(cure,
 		"%s can write %s and so change programs of the toolchain %s, which is therefore not used", who, path, t.Name())
 }
@@ -366,7 +366,7 @@ func looseAbove(dir, home string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if owners.othersCanWrite(info) && (info.Mode()&fs.ModeSticky == 0 || !owners.owns(info)) {
+		if owners.othersCanWrite(info) && (info.Mode()&fs.ModeSticky == 0 || !owners.ownsFile(info)) {
 			return p, nil
 		}
 		if p == filepath.Dir(p) {
@@ -381,9 +381,9 @@ func isWithin(dir, path string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// root returns the directory of a manager: what a variable names, if that lies in the home, otherwise a directory below the
+// managerRoot returns the directory of a manager: what a variable names, if that lies in the home, otherwise a directory below the
 // home. An agent can set variables of a gateway that it starts, but that lets it choose only among the person's files.
-func (f *Finder) rootDir(variable, usual string) string {
+func (f *Finder) managerRoot(variable, usual string) string {
 	dir := filepath.Join(f.Home, usual)
 	if variable == "" || f.Getenv == nil {
 		return dir

@@ -169,6 +169,8 @@ func (s *questionScreen) grantDialog(m *Model) *dialog {
 	switch {
 	case m.c.Sign != nil:
 		how = "You sign with " + m.c.Key + ": ssh-keygen asks for what it needs."
+	case s.q.Signed:
+		how = "Your answer is not signed, but settings.yaml names approvers: sign with bailey tui --key FILE."
 	case !bailey.Local.Meets(want.Level):
 		how = "Your answer is not signed, which is not sufficient: sign with bailey tui --key FILE."
 	}

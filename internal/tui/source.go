@@ -55,6 +55,7 @@ type Question struct {
 	Waits   bool      // a caller waits for the answer
 	RunBy   time.Time // for a granted question whose call has not been made again yet
 	Answers []Answered
+	Signed  bool // the settings name approvers, so an answer counts only if one of them signs it
 }
 
 // Answered is a grant for a question that requires more of them.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"bailey"
 )
 
 func put(t *testing.T, dir string, names ...string) {
@@ -216,6 +218,10 @@ func TestTrees(t *testing.T) {
 		if !slices.Equal(got, want) || !strings.HasPrefix(path, Bin+":"+filepath.Join(dir, filepath.Dir(program))+":") {
 			t.Errorf("%s: %q %s", program, got, path)
 		}
+	}
+	trees, path := Trees("/opt/bailey", filepath.Join(dir, "v22/bin/agent"), "/project", "/usr/local/go/bin", none, "/home/u/sdk/go1.30")
+	if !slices.Contains(trees, bailey.Tree{Path: "/home/u/sdk/go1.30"}) || !strings.Contains(path, "/v22/bin:/home/u/sdk/go1.30/bin:/usr/local/go/bin:") {
+		t.Errorf("the toolchain is missing or comes too late: %v %s", trees, path)
 	}
 }
 

@@ -32,6 +32,7 @@ type verifyFlags struct {
 	against, keys, witnesses []string
 	quorum                   int
 	receipt                  string
+	verbose                  bool
 }
 
 func (a *commands) auditVerifyVerb() *cobra.Command {
@@ -56,6 +57,8 @@ reads no ledger.
 It takes no lock and may run while a gateway writes: if the last line is incomplete, it is read again, and
 counts as torn only if it is unchanged a fifth of a second later.
 
+The result is one line; --verbose lists what it proves and what it does not.
+
 Exit code 1, with the entry and the reason, if verification fails; 2 if there is nothing to verify. Without a
 witness the log proves order, not honesty: anyone who can write the file and has the log's key can write
 another one that verifies. Calls that did not pass the gate are not in it.`,
@@ -76,6 +79,7 @@ another one that verifies. Calls that did not pass the gate are not in it.`,
 	f.IntVar(&v.quorum, "quorum", allWitnesses,
 		"how many of the witnesses must have cosigned (default all)")
 	f.Lookup("quorum").DefValue = "all"
+	f.BoolVar(&v.verbose, "verbose", false, "list what the result proves, and what it does not")
 	f.StringVar(&v.receipt, "receipt", "", "verify a portable receipt, a `file`")
 	return cmd
 }
@@ -133,7 +137,7 @@ func (a *commands) verifyLedger(ctx context.Context, v verifyFlags, args []strin
 		if err != nil {
 			return err
 		}
-		return a.printVerdict(args[0], newVerifyResult(report, c.Own, notes))
+		return a.printVerdict(args[0], newVerifyResult(report, c.Own, notes), v.verbose)
 	}
 	home, err := localapi.FindHome()
 	if err != nil {
@@ -151,7 +155,7 @@ func (a *commands) verifyLedger(ctx context.Context, v verifyFlags, args []strin
 	if err != nil {
 		return err
 	}
-	return a.printVerdict(home.Ledger(), newVerifyResult(report, c.Own, nil))
+	return a.printVerdict(home.Ledger(), newVerifyResult(report, c.Own, nil), v.verbose)
 }
 
 // buildCheck returns the checkpoints and keys from the flags.
@@ -379,6 +383,7 @@ type verifyResult struct {
 	Error      bailey.Kind `json:"error,omitempty"`
 	Why        string      `json:"reason,omitempty"`
 	Hint       string      `json:"hint,omitempty"`
+	verbose    bool
 }
 
 // newVerifyResult says what a report proves and what it leaves open. A key that only the ledger itself announces does not prove
@@ -396,7 +401,8 @@ func newVerifyResult(r audit.Report, own bool, notes []string) verifyResult {
 	return out
 }
 
-func (a *commands) printVerdict(dir string, r verifyResult) error {
+func (a *commands) printVerdict(dir string, r verifyResult, verbose bool) error {
+	r.verbose = verbose
 	if !r.OK && r.FirstBad.Reason == audit.Empty && r.Segments == 0 {
 		r.Error, r.Why, r.Hint = bailey.NotFound, "there is no ledger in "+
 			dir, "make a call first, which creates one; or verify another directory: bailey audit verify DIR"
@@ -418,6 +424,9 @@ func (a *commands) printResult(w io.Writer, r verifyResult) {
 		return
 	}
 	fmt.Fprintf(w, "ok: %d entries, %d calls (%d open), head %s\n", r.Entries, r.Intents, r.Open, r.Head)
+	if !r.verbose {
+		return
+	}
 	fmt.Fprintf(w, "plans: %d recomputed, %d redacted\n", r.Plans.Recomputed, r.Plans.Redacted)
 	for _, list := range []struct {
 		word string

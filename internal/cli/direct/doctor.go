@@ -25,6 +25,7 @@ import (
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/notify"
 	"bailey/internal/packstore"
+	"bailey/internal/safefile"
 	"bailey/internal/server"
 	"bailey/internal/settings"
 	"bailey/internal/terminal"
@@ -38,17 +39,25 @@ type doctorReport struct {
 }
 
 func (a *commands) doctorVerb() *cobra.Command {
-	return &cobra.Command{
+	var fix bool
+	cmd := &cobra.Command{
 		Use: "doctor", Short: "Test everything that calls need, and print fixes",
 		Args: cobra.NoArgs,
 		Long: `Test everything that calls need by using it: the home, the gateway, the ledger's disk, each layer
 of the jail, the tools, and the client's configuration. It starts no gateway, and removes its test files. The
-exit code is 1 if something that calls need is missing; warnings do not change it.`,
+exit code is 1 if something that calls need is missing; warnings do not change it.
+
+--fix first takes the rights of other users to the settings and hooks of the home away. It changes nothing else.`,
 		PreRun: a.Warn,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := localapi.FindHome()
 			if err != nil {
 				return err
+			}
+			if fix {
+				if err := fixModes(home); err != nil {
+					return err
+				}
 			}
 			report, err := examineAll(cmd.Context(), home)
 			if err != nil {
@@ -62,6 +71,45 @@ exit code is 1 if something that calls need is missing; warnings do not change i
 			return cli.ExitUnless(report.OK, apitype.ExitDenied, err)
 		},
 	}
+	cmd.Flags().BoolVar(&fix, "fix", false, "make files of the home private that other users can access")
+	return cmd
+}
+
+// privateFiles are the files of a home that a person edits.
+var privateFiles = []string{settings.FileName, apitype.HooksName}
+
+// fixModes takes the rights of other users to these files away.
+func fixModes(home localapi.Home) error {
+	root, err := os.OpenRoot(string(home))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return bailey.Unavailable.Wrap(err, string(home)+" cannot be opened", "see the finding home of bailey doctor")
+	}
+	defer root.Close()
+	for _, name := range privateFiles {
+		info, err := root.Lstat(name)
+		if err != nil || !info.Mode().IsRegular() || !safefile.Wide(info) {
+			continue
+		}
+		if err := root.Chmod(name, 0o600); err != nil {
+			return bailey.Unavailable.Wrap(err, "the mode of "+name+" cannot be changed", "change it as its owner: chmod 600")
+		}
+	}
+	return nil
+}
+
+// examineModes reports files of a home that other users can access.
+func examineModes(home localapi.Home) (found []apitype.Finding) {
+	for _, name := range privateFiles {
+		path := filepath.Join(string(home), name)
+		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && safefile.Wide(info) {
+			found = append(found, warningFinding("mode", fmt.Sprintf("other users can access %s: %v", path, info.Mode().Perm()),
+				"run bailey doctor --fix"))
+		}
+	}
+	return found
 }
 
 func examineAll(ctx context.Context, home localapi.Home) (doctorReport, error) {
@@ -72,7 +120,7 @@ func examineAll(ctx context.Context, home localapi.Home) (doctorReport, error) {
 	s, asked := cli.AskStatus(ctx, home, cli.StatusPatience)
 	found := []apitype.Finding{examineHome(home), examineGateway(s, asked)}
 	if found[0].State == apitype.Good {
-		found = append(found, examineSocket(home)...)
+		found = append(append(found, examineSocket(home)...), examineModes(home)...)
 	}
 	cages, tools := examineCages(ctx, toolchain.NewFinder(nil))
 	found = slices.Concat(found, examineLedger(home), examinePolicy(home, s), examineHooks(home, s),

@@ -2,6 +2,7 @@ package direct
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -475,13 +476,35 @@ func (y *hookRunner) tryHook(ctx context.Context, i int, h hook.Hook, e hook.Eve
 	stdout, _ := heard.stdout.Kept()
 	stderr, _ := heard.stderr.Kept()
 	t.Stdout, t.Stderr = string(stdout), string(stderr)
-	if o.Effect == hook.Changed {
-		goes, err := hook.Encode(o.Event)
-		if err == nil {
-			t.Goes = string(goes)
-		}
+	if o.Effect != hook.Changed {
+		return t
+	}
+	if err := checkToolResult(e, o.Event); err != nil { // a real call would be refused
+		t.Problem, t.Blocks = true, true
+		t.Asked.Effect, t.Asked.Reason, t.Asked.Hint = hook.Failed.String(), err.Error(), bailey.HintOf(err)
+		return t
+	}
+	if goes, err := hook.Encode(o.Event); err == nil {
+		t.Goes = string(goes)
 	}
 	return t
+}
+
+// checkToolResult returns an error if the gateway would not accept the result of a tool that a hook returned. The result of
+// an agent's own tool may have any form.
+func checkToolResult(before, after hook.Event) error {
+	was, ok := before.(hook.PostToolUse)
+	is, changed := after.(hook.PostToolUse)
+	if !ok || !changed {
+		return nil
+	}
+	result, _ := was.ToolResult.(map[string]any)
+	code, ok := result["exitCode"].(json.Number)
+	n, err := code.Int64()
+	if !ok || err != nil {
+		return nil
+	}
+	return server.CheckResult(is.ToolResult, int(n))
 }
 
 // hookOutput records the output of a hook for its author.

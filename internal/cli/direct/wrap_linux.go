@@ -299,13 +299,13 @@ func (w *agentRun) planJob(ctx context.Context, home string, argv []string) (err
 	}
 	j.Wall.Home, j.Wall.Keep = &own, w.before.Keep(w.project.Path)
 	j.Wall.Trees, j.Wall.Path = wrap.Trees(self, w.program, w.project.Path, os.Getenv("PATH"), exec.LookPath,
-		w.toolchains()...)
+		w.selectedToolchains()...)
 	w.job = j
 	return nil
 }
 
-// toolchains returns the directories of the versions that the project selects, and says which are not used.
-func (w *agentRun) toolchains() (dirs []string) {
+// selectedToolchains returns the directories of the versions that the project selects, and says which are not used.
+func (w *agentRun) selectedToolchains() (dirs []string) {
 	list, errs := toolchain.NewFinder(func() []string { return append(w.written, w.project.Path) }).All(w.project.Path)
 	for _, err := range errs {
 		fmt.Fprintln(w.Stderr, "bailey: "+terminal.Shown(err.Error()+"; "+bailey.HintOf(err)))

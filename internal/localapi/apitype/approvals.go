@@ -32,6 +32,7 @@ type OpenQuestion struct {
 	Roles   []string        `json:"roles"` // each approver must hold all of them
 	Count   int             `json:"count"` // required number of approvers
 	Level   bailey.Level    `json:"level,omitempty"`
+	Signed  bool            `json:"signed,omitempty"` // the settings name approvers, so one of them must sign
 	Answers []approve.Event `json:"answers"`
 }
 
@@ -100,6 +101,7 @@ func (o OpenQuestion) Read(id string) (OpenQuestion, error) {
 	}
 	q := NewQuestion(text)
 	q.State, q.Waits, q.RunBy, q.Lapsed, q.Ended, q.Answers = o.State, o.Waits, o.RunBy, o.Lapsed, o.Ended, o.Answers
+	q.Signed = o.Signed
 	return q, nil
 }
 
@@ -146,6 +148,9 @@ func (q OpenQuestion) requirementText() string {
 	words := Counts(q.Count, "answer")
 	if q.Level != "" {
 		words += " that is " + string(q.Level)
+	}
+	if q.Signed && q.Level == "" && len(q.Roles) == 0 { // those imply it
+		words += ", signed by an approver of settings.yaml"
 	}
 	if len(q.Roles) > 0 {
 		words += ", each with " + strings.Join(q.Roles, ", ")
@@ -257,7 +262,8 @@ type Present struct {
 
 // Listed returns the question as a list shows it.
 func (o OpenQuestion) Listed() tui.Question {
-	q := tui.Question{Question: o.Question, Agent: o.Agent, Given: o.Inputs, Waits: o.Waits, RunBy: o.RunBy}
+	q := tui.Question{Question: o.Question, Agent: o.Agent, Given: o.Inputs, Waits: o.Waits, RunBy: o.RunBy,
+		Signed: o.Signed}
 	q.Rules = o.Rules
 	for _, e := range o.Answers {
 		q.Answers = append(q.Answers, tui.Answered{Name: e.Name, Level: e.Level})

@@ -173,7 +173,8 @@ type Capability struct {
 	Denied        bool                `json:"denied,omitempty"`  // the policy in use denies it for every input
 	Preview       [][]string          `json:"preview,omitempty"` // command lines
 	Covers        bool                `json:"previewCoversContents,omitempty"`
-	Egress        []string            `json:"egress,omitempty"` // as in the manifest
+	Egress        []string            `json:"egress,omitempty"`  // as in the manifest
+	Waivers       []string            `json:"waivers,omitempty"` // parts of the jail that it gives up: policy must name each
 	InputSchema   json.RawMessage     `json:"inputSchema,omitempty"`
 	OutputSchema  json.RawMessage     `json:"outputSchema,omitempty"`
 }
