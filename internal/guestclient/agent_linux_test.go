@@ -33,9 +33,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience is for waits that end much earlier on an idle machine.
-const patience = time.Minute
-
 // startAgent starts an agent in a process of its own and returns the host's end of its socket.
 func startAgent(t testing.TB, flags uintptr) (net.Conn, *exec.Cmd) {
 	t.Helper()

@@ -1,0 +1,204 @@
+package guestclient
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"bailey"
+	"bailey/internal/guestwire"
+	"bailey/internal/initramfs"
+	"bailey/internal/ktest"
+)
+
+// emulator is QEMU with an emulated processor, whose guest has the agent as pid 1.
+var emulator = []string{"qemu-system-x86_64", "-M", "microvm,pit=on,pic=on,acpi=on,rtc=on,isa-serial=on,x-option-roms=off",
+	"-accel", "tcg", "-cpu", "max", "-m", "128", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"}
+
+// buildAgent builds the program as it is shipped.
+func buildAgent(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "bailey-guest")
+	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", file, "bailey/cmd/bailey-guest")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH=amd64")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return file
+}
+
+// clockRate returns words of the kernel's command line that save its calibration of an emulated clock.
+func clockRate() string {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	if m := regexp.MustCompile(`cpu MHz\s*: ([0-9.]+)`).FindSubmatch(text); m != nil {
+		if mhz, err := strconv.ParseFloat(string(m[1]), 64); err == nil {
+			return fmt.Sprintf("tsc_early_khz=%d tsc=reliable", int(mhz*1000))
+		}
+	}
+	return ""
+}
+
+// bootGuest boots a guest and returns the host's end of its port, and a channel that is closed when QEMU has ended.
+func bootGuest(t *testing.T, more ...string) (net.Conn, <-chan struct{}) {
+	t.Helper()
+	ktest.Long(t)
+	ktest.Require(t, emulator[0])
+	kernel := ktest.Fetched(t, "linux-7.1-amd64")
+	first := filepath.Join(t.TempDir(), "initramfs")
+	f, err := os.Create(first)
+	if err == nil {
+		err = errors.Join(initramfs.Write(f, initramfs.Content{Agent: buildAgent(t)}), f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "host"), os.NewFile(uintptr(pair[1]), "guest")
+	defer ours.Close()
+	defer theirs.Close()
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv := append(emulator[1:len(emulator):len(emulator)], "-kernel", kernel, "-initrd", first,
+		"-append", "console=ttyS0 loglevel=4 panic=-1 reboot=t bailey.port="+guestwire.Port+" "+clockRate(),
+		"-device", "virtio-serial-device", "-chardev", "socket,id=c,fd=3", "-device", "virtserialport,chardev=c,name="+guestwire.Port)
+	cmd := exec.Command(emulator[0], append(argv, more...)...)
+	cmd.ExtraFiles = []*os.File{theirs}
+	var console bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &console, &console
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { cmd.Wait(); close(ended) }()
+	t.Cleanup(func() {
+		conn.Close()
+		cmd.Process.Kill()
+		<-ended
+		if t.Failed() {
+			t.Logf("its console:\n%s", console.String())
+		}
+	})
+	return conn, ended
+}
+
+// TestGuestBoots boots the agent as pid 1 of a real kernel, renews it as a clone, runs commands, and ends the machine.
+func TestGuestBoots(t *testing.T) {
+	conn, ended := bootGuest(t, "-netdev", "user,id=n,restrict=on", "-device", "virtio-net-device,netdev=n,mac=52:54:00:00:00:01")
+	s := dialAgent(t, conn, Config{MustRenew: true, HelloTime: 3 * patience, OpTime: patience})
+	if !s.welcome.Init || s.Arch() != "amd64" {
+		t.Errorf("%+v", s.welcome)
+	}
+	before, err := s.Identity(t.Context())
+	if err != nil || before.Renewed || len(before.Network) != 1 || before.Network[0].MAC != "52:54:00:00:00:01" {
+		t.Fatalf("%+v, %v", before, err)
+	}
+	self := Command{Argv: []string{"/proc/self/exe", "--no-such-flag"}}
+	if _, err := s.Exec(t.Context(), self); !errors.Is(err, bailey.Conflict) {
+		t.Error("before the renewal:", err)
+	}
+	if _, err := s.Renew(t.Context(), guestwire.Renewal{Hostname: "web1"}); err == nil || !strings.Contains(err.Error(), before.Network[0].Name) {
+		t.Error("an interface kept its address:", err)
+	}
+	clock := time.Now().Add(-100 * 24 * time.Hour)
+	name := before.Network[0].Name
+	id, err := s.Renew(t.Context(), guestwire.Renewal{Hostname: "web1", Clock: clock.UnixNano(), Network: []guestwire.Interface{
+		{Name: name, MAC: "52:54:00:00:00:02", Prefix: []string{"192.0.2.7/24", "2001:db8::7/64"}, Gateway: "192.0.2.1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if off := time.Unix(0, id.Clock).Sub(clock); off < 0 || off > patience || id.Hostname != "web1" || len(id.MachineID) != 32 {
+		t.Errorf("%v, %+v", off, id)
+	}
+	if got := id.Network[0]; got.MAC != "52:54:00:00:00:02" || len(got.Prefix) < 2 || got.Prefix[0] != "192.0.2.7/24" {
+		t.Errorf("%+v", got)
+	}
+	var log bytes.Buffer
+	self.Stderr = &log
+	if exit, err := s.Exec(t.Context(), self); err != nil || exit.Code != 1 || !strings.Contains(log.String(), "no-such-flag") {
+		t.Errorf("%+v, %v, %s", exit, err, log.String())
+	}
+	measureGuest(t, s)
+	if _, err := s.Snapshot(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := s.PowerOff(t.Context()); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Error("the machine did not end")
+	}
+}
+
+// measureGuest logs how long operations take, and how long the same program takes without the agent.
+func measureGuest(t *testing.T, s *Session) {
+	t.Helper()
+	const program = "/tmp/busybox"
+	tool, err := os.ReadFile(ktest.Fetched(t, "busybox-amd64"))
+	if err == nil {
+		_, err = s.WriteFile(t.Context(), program, tool, NewFile{Mode: 0o755})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	loop := "i=0; while [ $i -lt 20 ]; do " + program + " true; i=$((i+1)); done"
+	for _, c := range []struct {
+		name  string
+		times int
+		do    func() error
+	}{
+		{"a message", 1, func() error { _, err := s.Stat(t.Context(), "/"); return err }},
+		{"a command", 1, func() error { _, err := s.Exec(t.Context(), Command{Argv: []string{program, "true"}}); return err }},
+		{"a command without the agent", 20, func() error {
+			_, err := s.Exec(t.Context(), Command{Argv: []string{program, "sh", "-c", loop}})
+			return err
+		}},
+		{"a megabyte written", 1, func() error { _, err := s.WriteFile(t.Context(), "/tmp/f", data, NewFile{}); return err }},
+		{"a megabyte read", 1, func() error {
+			got, err := s.ReadFile(t.Context(), "/tmp/f", 0)
+			if err == nil && !bytes.Equal(got, data) {
+				err = errors.New("it is another content")
+			}
+			return err
+		}},
+	} {
+		var took []time.Duration
+		for range 20 {
+			begin := time.Now()
+			if err := c.do(); err != nil {
+				t.Fatal(c.name, err)
+			}
+			took = append(took, time.Since(begin)/time.Duration(c.times))
+		}
+		slices.Sort(took)
+		t.Logf("%s: at best %v, median %v", c.name, took[0], took[len(took)/2])
+	}
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			if _, err := s.Exec(t.Context(), Command{Argv: []string{program, "true"}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
