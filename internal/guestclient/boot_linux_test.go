@@ -1,9 +1,11 @@
 package guestclient
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -51,7 +53,7 @@ func clockRate() string {
 }
 
 // bootGuest boots a guest and returns the host's end of its port, and a channel that is closed when QEMU has ended.
-func bootGuest(t *testing.T, more ...string) (net.Conn, <-chan struct{}) {
+func bootGuest(t *testing.T, line string, more ...string) (net.Conn, <-chan struct{}) {
 	t.Helper()
 	ktest.Long(t)
 	ktest.Require(t, emulator[0])
@@ -76,7 +78,7 @@ func bootGuest(t *testing.T, more ...string) (net.Conn, <-chan struct{}) {
 		t.Fatal(err)
 	}
 	argv := append(emulator[1:len(emulator):len(emulator)], "-kernel", kernel, "-initrd", first,
-		"-append", "console=ttyS0 loglevel=4 panic=-1 reboot=t bailey.port="+guestwire.Port+" "+clockRate(),
+		"-append", "console=ttyS0 loglevel=4 panic=-1 reboot=t bailey.port="+guestwire.Port+" "+clockRate()+" "+line,
 		"-device", "virtio-serial-device", "-chardev", "socket,id=c,fd=3", "-device", "virtserialport,chardev=c,name="+guestwire.Port)
 	cmd := exec.Command(emulator[0], append(argv, more...)...)
 	cmd.ExtraFiles = []*os.File{theirs}
@@ -100,8 +102,8 @@ func bootGuest(t *testing.T, more ...string) (net.Conn, <-chan struct{}) {
 
 // TestGuestBoots boots the agent as pid 1 of a real kernel, renews it as a clone, runs commands, and ends the machine.
 func TestGuestBoots(t *testing.T) {
-	conn, ended := bootGuest(t, "-netdev", "user,id=n,restrict=on", "-device", "virtio-net-device,netdev=n,mac=52:54:00:00:00:01")
-	s := dialAgent(t, conn, Config{MustRenew: true, HelloTime: 3 * patience, OpTime: patience})
+	conn, ended := bootGuest(t, "", "-netdev", "user,id=n,restrict=on", "-device", "virtio-net-device,netdev=n,mac=52:54:00:00:00:01")
+	s := dialAgent(t, conn, Config{MustRenew: true, HelloTime: patience, OpTime: patience})
 	if !s.welcome.Init || s.Arch() != "amd64" {
 		t.Errorf("%+v", s.welcome)
 	}
@@ -145,6 +147,126 @@ func TestGuestBoots(t *testing.T) {
 	case <-ended:
 	case <-time.After(patience):
 		t.Error("the machine did not end")
+	}
+}
+
+// TestGuestRoot boots a guest with a root on a disk and an init of its own: the agent is its service.
+func TestGuestRoot(t *testing.T) {
+	ktest.Long(t)
+	ktest.Require(t, "mkfs.ext4")
+	tree, disk := t.TempDir(), filepath.Join(t.TempDir(), "disk")
+	tool, err := os.ReadFile(ktest.Fetched(t, "busybox-amd64"))
+	for name, text := range map[string]string{"bin/busybox": string(tool), "sbin/init": "#!/bin/busybox sh\nwhile :; do /bin/busybox sleep 1000; done\n"} {
+		err = errors.Join(err, os.MkdirAll(filepath.Join(tree, filepath.Dir(name)), 0o755), os.WriteFile(filepath.Join(tree, name), []byte(text), 0o755))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("mkfs.ext4", "-q", "-d", tree, disk, "16M").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	conn, _ := bootGuest(t, "bailey.root=/dev/vda bailey.fstype=ext4 bailey.init=/sbin/init",
+		"-drive", "if=none,id=d,format=raw,file="+disk, "-device", "virtio-blk-device,drive=d")
+	s := dialAgent(t, conn, Config{HelloTime: patience, OpTime: patience})
+	if s.welcome.Init {
+		t.Error("the agent is pid 1")
+	}
+	for _, c := range []struct{ line, want string }{
+		{"cat /proc/1/comm", "init\n"}, {"ls /", "bin\ndev\nlost+found\nproc\nsbin\nsys\n"}, {"cat /proc/self/mounts", "\n/dev/vda / ext4 rw"},
+	} {
+		argv := append([]string{"/bin/busybox"}, strings.Fields(c.line)...)
+		if out, log, _ := run(t, s, Command{Argv: argv}); !strings.Contains(out, c.want) {
+			t.Errorf("%s: %q %q", c.line, out, log)
+		}
+	}
+	if _, err := s.WriteFile(t.Context(), "/new", []byte("kept"), NewFile{}); err != nil {
+		t.Error(err)
+	}
+	if err := s.Sync(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if image, err := os.ReadFile(disk); err != nil || !bytes.Contains(image, []byte("kept")) {
+		t.Error("a file is not on the disk after Sync", err)
+	}
+}
+
+// monitor sends commands to QEMU's monitor at a socket and returns the answer to the last one.
+func monitor(t *testing.T, socket string, commands ...string) string {
+	t.Helper()
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(patience))
+	in, answer := bufio.NewScanner(conn), ""
+	in.Scan() // its greeting
+	for _, c := range append([]string{`{"execute":"qmp_capabilities"}`}, commands...) {
+		io.WriteString(conn, c+"\n")
+		for answer = ""; !strings.Contains(answer, `"return"`) && !strings.Contains(answer, `"error"`); answer = in.Text() {
+			if !in.Scan() {
+				t.Fatalf("%s: %v", c, in.Err())
+			}
+		}
+	}
+	return answer
+}
+
+// TestGuestResumes resumes a clone from the memory of a guest whose host was in the middle of a command. The clone serves
+// another host, renews itself first, and has other random numbers than the guest that goes on.
+func TestGuestResumes(t *testing.T) {
+	ktest.Long(t)
+	dir := t.TempDir()
+	socket, memory := filepath.Join(dir, "qmp"), filepath.Join(dir, "memory")
+	conn, _ := bootGuest(t, "", "-qmp", "unix:"+socket+",server=on,wait=off")
+	s := dialAgent(t, conn, Config{HelloTime: patience, OpTime: patience})
+	tool, err := os.ReadFile(ktest.Fetched(t, "busybox-amd64"))
+	if err == nil {
+		_, err = s.WriteFile(t.Context(), "/busybox", tool, NewFile{Mode: 0o755})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	busybox := func(args ...string) Command { return Command{Argv: append([]string{"/busybox"}, args...)} }
+	r, w := io.Pipe()
+	defer r.Close()
+	endless := busybox("yes")
+	endless.Stdout = w // which is read once, so that the command waits for credit
+	go s.Exec(t.Context(), endless)
+	if _, err := r.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	id, err := s.Start(t.Context(), busybox("sleep", "10000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	marker, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	monitor(t, socket, fmt.Sprintf(`{"execute":"migrate","arguments":{"uri":"exec:cat > %s"}}`, memory))
+	eventually(t, "the memory is written", func() bool {
+		return strings.Contains(monitor(t, socket, `{"execute":"query-migrate"}`), `"completed"`)
+	})
+	copied, _ := bootGuest(t, "", "-qmp", "unix:"+socket+"2,server=on,wait=off", "-incoming", "exec:cat "+memory)
+	clone := dialAgent(t, copied, Config{MustRenew: true, Resync: &marker, HelloTime: patience, OpTime: patience})
+	random := busybox("head", "-c", "16", "/dev/urandom")
+	if _, err := clone.Exec(t.Context(), random); !errors.Is(err, bailey.Conflict) {
+		t.Error("before its renewal:", err)
+	}
+	if _, err := clone.Renew(t.Context(), guestwire.Renewal{Hostname: "clone1"}); err != nil {
+		t.Fatal(err)
+	}
+	theirs, _, _ := run(t, clone, random)
+	if out, _, _ := run(t, clone, busybox("ps", "-o", "args")); strings.Contains(out, "busybox yes") || !strings.Contains(out, "sleep 10000") {
+		t.Errorf("its processes:\n%s", out)
+	}
+	if job, err := clone.Kill(t.Context(), id, 9); err != nil || job.Exit.Signal != 9 {
+		t.Errorf("%+v, %v", job, err)
+	}
+	monitor(t, socket, `{"execute":"cont"}`)
+	if ours, _, _ := run(t, s, random); len(ours) != 16 || len(theirs) != 16 || ours == theirs {
+		t.Errorf("random numbers: %x, %x", ours, theirs)
 	}
 }
 
