@@ -174,6 +174,26 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
+// TestOutputIsNotLost checks that output is read that is there when the time after a command is up.
+func TestOutputIsNotLost(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close() // as of a process that the command has left behind
+	io.WriteString(w, "late")
+	r.SetReadDeadline(time.Unix(1, 0))
+	o := &output{f: r}
+	if b, err := io.ReadAll(io.LimitReader(o, 4)); err != nil || string(b) != "late" {
+		t.Errorf("%q, %v", b, err)
+	}
+	o.commandEnded()
+	if n, err := o.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		t.Error(n, err)
+	}
+}
+
 // wire is a port that reads prepared bytes and drops what the agent writes.
 type wire struct{ io.Reader }
 
