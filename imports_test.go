@@ -338,7 +338,8 @@ func TestSpineImportsNothingAbove(t *testing.T) {
 var small = map[string]struct{ ours, outside []string }{
 	"cmd/bailey-broker": {ours: []string{".", "internal/broker", "internal/broker/process", "internal/approvaltext", "internal/peer", "internal/sigv4", "internal/sshca", "internal/sshsig", "internal/strictyaml"},
 		outside: []string{"github.com/goccy/go-yaml", "golang.org/x/crypto/ssh", "golang.org/x/sys"}},
-	"cmd/bailey-shim": {ours: []string{".", "internal/peer", "internal/shim", "internal/terminal", "internal/localapi"}, outside: []string{"golang.org/x/sys"}},
+	"cmd/bailey-guest": {ours: []string{".", "internal/guestagent", "internal/guestwire"}, outside: []string{"golang.org/x/sys"}},
+	"cmd/bailey-shim":  {ours: []string{".", "internal/peer", "internal/shim", "internal/terminal", "internal/localapi"}, outside: []string{"golang.org/x/sys"}},
 }
 
 // TestSmallPrograms follows every import from each small program.

@@ -17,7 +17,8 @@ type Agent struct {
 	sys   system
 	procs *processes
 	jobs  jobs
-	init  bool // it is pid 1
+	init  bool           // it is pid 1
+	open  sync.WaitGroup // operations
 
 	writing sync.Mutex // held while a frame is written, so that a session never cuts a frame of a former one
 	w       *guestwire.Writer
@@ -49,7 +50,9 @@ func (a *Agent) serveHost(port io.ReadWriter) error {
 		if errors.Is(err, guestwire.ErrProtocol) { // only a marker or the end of the connection can follow
 			s.endSession()
 			s = nil
-			_, err = io.Copy(io.Discard, resync)
+			if _, err = io.Copy(io.Discard, resync); err == nil {
+				err = io.EOF
+			}
 		}
 		switch {
 		case errors.Is(err, guestwire.ErrResync):
@@ -187,7 +190,7 @@ func (s *session) openStream(f guestwire.Frame) error {
 		st.out[guestwire.Stdout] = guestwire.NewAllowance()
 	}
 	s.last, s.streams[f.Stream] = f.Stream, st
-	go st.serveOp(op, m)
+	s.a.open.Go(func() { st.serveOp(op, m) })
 	return nil
 }
 

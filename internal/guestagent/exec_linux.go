@@ -222,14 +222,29 @@ func (o *output) Read(p []byte) (int, error) {
 		o.f.SetReadDeadline(time.Now().Add(lingering))
 	}
 	n, err := o.f.Read(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) && n == 0 {
+		n, err = o.readNow(p), nil
+		if n == 0 {
+			err = io.EOF
+		}
+	}
 	if ended {
 		o.left += n
 	}
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded) && !ended && n == 0:
-		return o.Read(p) // the command has ended meanwhile; what is there must still be read
-	case errors.Is(err, unix.EIO), errors.Is(err, os.ErrDeadlineExceeded), o.left > maxLeft:
-		return n, io.EOF // a terminal without processes fails with EIO
+	if errors.Is(err, unix.EIO) || o.left > maxLeft { // a terminal without processes fails with EIO
+		return n, io.EOF
 	}
 	return n, err
+}
+
+// readNow returns what is there. On a busy machine, a deadline can pass before a Read has looked.
+func (o *output) readNow(p []byte) (n int) {
+	o.f.SetReadDeadline(time.Time{})
+	if raw, err := o.f.SyscallConn(); err == nil {
+		raw.Read(func(fd uintptr) bool {
+			n, _ = unix.Read(int(fd), p)
+			return true
+		})
+	}
+	return max(n, 0)
 }

@@ -2,7 +2,7 @@
 // machine of a clone. Package guestwire describes the protocol.
 //
 // The guest is hostile. It can delay or falsify answers about itself, but it cannot crash, block or fill this process:
-// every operation has a deadline, a session holds at most guestwire.MaxStreams times two windows of received bytes, and
+// every operation has a deadline, a session holds at most four windows of received bytes for each of its streams, and
 // the first violation of the protocol ends the session. Texts of the guest are untrusted, also those in errors; control
 // characters in errors are replaced.
 package guestclient
