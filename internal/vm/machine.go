@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -228,10 +229,16 @@ func (m *Machine) preferEnd(err error) error {
 	if err == nil {
 		return nil
 	}
+	var wait time.Duration
+	for _, broken := range []error{io.EOF, io.ErrUnexpectedEOF, unix.EPIPE, unix.ECONNRESET, unix.ECONNREFUSED, unix.ESRCH} {
+		if errors.Is(err, broken) {
+			wait = 5 * time.Second // a connection to a process breaks before its end is noticed
+		}
+	}
 	select {
 	case <-m.done:
 		return m.end
-	case <-time.After(200 * time.Millisecond): // a connection to a process breaks before the process has ended
+	case <-time.After(wait):
 		return err
 	}
 }
@@ -313,7 +320,11 @@ func (m *Machine) openMemory(from origin) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.memory, err = reopenFile(f, os.O_RDWR); err != nil {
+	_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, fixedSize)
+	if err == nil {
+		m.memory, err = reopenFile(f, os.O_RDWR)
+	}
+	if err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -382,7 +393,7 @@ func (m *Machine) startProcess(program string, arguments []string, files []*os.F
 		}
 		cmd.SysProcAttr.Credential = c
 	}
-	if err := cmd.Start(); err != nil {
+	if err := m.host.startWithoutHugePages(cmd); err != nil {
 		return bailey.Unavailable.Wrapf(err, "see that every user may execute it", "cannot start %s", program)
 	}
 	m.record.PID = cmd.Process.Pid
@@ -398,6 +409,19 @@ func (m *Machine) startProcess(program string, arguments []string, files []*os.F
 		close(m.done)
 	}()
 	return nil
+}
+
+// startWithoutHugePages starts a process whose memory consists of small pages: QEMU asks for huge ones for translated code,
+// and an idle machine would have several MiB for nothing. The setting is inherited (prctl(2), PR_SET_THP_DISABLE) and
+// harmless to this process for a moment. An old kernel does without.
+func (h *Host) startWithoutHugePages(cmd *exec.Cmd) error {
+	h.spawning.Lock()
+	defer h.spawning.Unlock()
+	if off, err := unix.PrctlRetInt(unix.PR_GET_THP_DISABLE, 0, 0, 0, 0); err == nil && off == 0 {
+		unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0)
+		defer unix.Prctl(unix.PR_SET_THP_DISABLE, 0, 0, 0, 0)
+	}
+	return cmd.Start()
 }
 
 // writeRecord replaces machine.json. It is not synced: after a crash of the system no process is left to find.

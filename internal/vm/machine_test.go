@@ -152,6 +152,17 @@ func TestQ35(t *testing.T) {
 	expect(t, c, "ping x", "pong x 3")
 }
 
+// TestARM64 lets QEMU for arm64 create its machine, which it would refuse if it did not know an argument or a device. The
+// machine runs a kernel without an initial file system, so nothing answers in it.
+func TestARM64(t *testing.T) {
+	ktest.Long(t)
+	ktest.Require(t, "qemu-system-aarch64")
+	s := Spec{Arch: "arm64", Machine: Virt, Accel: Emulated, MemoryMB: 128, CPUs: 1, Kernel: ktest.Fetched(t, "linux-6.12-arm64"),
+		Layers: []Layer{{testImage(t), "raw", ""}}}
+	m := startGuest(t, testHost(t, Config{Ready: answers}), s)
+	wantState(t, m, Running)
+}
+
 const firstUID = 1_900_000_000 // of machines in tests
 
 // TestAttackTemplate runs machines under user ids of their own. QEMU has no way to the files of the host, and cannot
