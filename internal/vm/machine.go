@@ -60,6 +60,7 @@ type Machine struct {
 	log     *os.File
 	memory  *os.File // shared with QEMU; nil if the machine has a private copy
 	pidfd   *os.File
+	asking  sync.Mutex // held while monitor is used
 	monitor *monitor
 	once    sync.Once // Release or Destroy
 	done    chan struct{}
@@ -192,8 +193,8 @@ func (m *Machine) buildMachine(ctx context.Context, program string, from origin)
 // runMachine opens the monitor, waits for the state and runs the machine.
 func (m *Machine) runMachine(ctx context.Context, from origin, stateFD int) error {
 	m.host.step("monitor")
-	return m.whileRunning(ctx, "cannot start the machine", func(ctx context.Context, _ *Machine) (err error) {
-		if m.monitor, err = dialMonitor(ctx, filepath.Join(m.dir, monitorFile), m.host.QEMUTime); err != nil {
+	return m.whileRunning(ctx, "cannot start the machine", func(ctx context.Context, _ *Machine) error {
+		if err := m.dialQEMU(ctx); err != nil {
 			return err
 		}
 		if from.state != nil {
@@ -206,7 +207,7 @@ func (m *Machine) runMachine(ctx context.Context, from origin, stateFD int) erro
 			return nil
 		}
 		m.host.step("run")
-		return m.monitor.executeCommand(ctx, "cont", nil, nil)
+		return m.commandQEMU(ctx, nil, "cont", nil, nil)
 	})
 }
 

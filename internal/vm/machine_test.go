@@ -4,6 +4,7 @@ package vm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -152,6 +153,89 @@ func TestQ35(t *testing.T) {
 	expect(t, c, "ping x", "pong x 3")
 }
 
+// TestCancelled cancels the caller of each operation. A machine that was started must continue to work.
+func TestCancelled(t *testing.T) {
+	s := testSpec(t)
+	s.Layers = []Layer{{testImage(t), "raw", ""}}
+	var cancel context.CancelFunc
+	var at string
+	h := testHost(t, Config{step: func(name string) {
+		if name == at {
+			cancel()
+		}
+	}})
+	dir := t.TempDir()
+	m := startGuest(t, h, s)
+	template := filepath.Join(dir, "template")
+	if err := m.Snapshot(t.Context(), template); err != nil {
+		t.Fatal(err)
+	}
+	tm, err := h.OpenTemplate(t.Context(), template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tm.Close()
+	ctx := func(step string) (c context.Context) {
+		c, cancel = context.WithCancel(t.Context())
+		at = step
+		return c
+	}
+	for _, step := range []string{"pause", "save state", "copy disk", "copy memory"} {
+		if err := m.Snapshot(ctx(step), filepath.Join(dir, "cancelled")); err == nil {
+			t.Errorf("%s: the snapshot was not cancelled", step)
+		}
+		if err := m.Resume(t.Context()); err != nil { // after "pause" it may be paused
+			t.Errorf("%s: %v", step, err)
+		}
+		if text, err := askGuest(t.Context(), m, "read 0"); err != nil || text != "text "+imageText {
+			t.Fatalf("%s: %q, %v", step, text, err)
+		}
+	}
+	for _, step := range []string{"monitor", "load", "run", "welcome"} {
+		if _, err := h.Clone(ctx(step), tm, filepath.Join(dir, "cancelled")); err == nil {
+			t.Errorf("%s: the clone was not cancelled", step)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 || len(holders(t, dir)) > 0 {
+		t.Errorf("%v and the processes %v remain, %v", entries, holders(t, dir), err)
+	}
+}
+
+// TestClonesAtOnce clones a template by several goroutines.
+func TestClonesAtOnce(t *testing.T) {
+	h := testHost(t, Config{})
+	m := startGuest(t, h, testSpec(t))
+	dir := t.TempDir()
+	if err := m.Snapshot(t.Context(), filepath.Join(dir, "template")); err != nil {
+		t.Fatal(err)
+	}
+	tm, err := h.OpenTemplate(t.Context(), filepath.Join(dir, "template"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tm.Close()
+	answers := make(chan error, 5)
+	for i := range cap(answers) {
+		go func() {
+			c, err := h.Clone(t.Context(), tm, filepath.Join(dir, strconv.Itoa(i)))
+			if err == nil {
+				var text string
+				if text, err = askGuest(t.Context(), c, "ping x"); err == nil && text != "pong x 3" {
+					err = fmt.Errorf("the clone %d answers %q", i, text)
+				}
+				err = errors.Join(err, c.Destroy(context.Background()))
+			}
+			answers <- err
+		}()
+	}
+	for range cap(answers) {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestARM64 lets QEMU for arm64 create its machine, which it would refuse if it did not know an argument or a device. The
 // machine runs a kernel without an initial file system, so nothing answers in it.
 func TestARM64(t *testing.T) {
@@ -198,6 +282,13 @@ func TestAttackTemplate(t *testing.T) {
 	}
 	if _, err := h.Start(t.Context(), filepath.Join(t.TempDir(), "third"), s); err == nil || !strings.Contains(err.Error(), "all 2 user ids") {
 		t.Errorf("a third machine: %v", err)
+	}
+	m.Release()
+	if m, err := h.Open(t.Context(), m.Dir()); err != nil {
+		t.Error(err)
+	} else {
+		expect(t, m, "ping adopted", "pong adopted 2")
+		defer m.Destroy(context.Background())
 	}
 	f, err := c.inheritedFile(c.record.Memory)
 	if err != nil {

@@ -191,7 +191,7 @@ func (m *Machine) saveState(ctx context.Context, path string) error {
 		return err
 	}
 	defer r.Close()
-	err = m.monitor.executeWith(ctx, w, "getfd", map[string]string{"fdname": "state"}, nil)
+	err = m.commandQEMU(ctx, w, "getfd", map[string]string{"fdname": "state"}, nil)
 	w.Close()
 	if err != nil {
 		return err
@@ -209,12 +209,15 @@ func (m *Machine) saveState(ctx context.Context, path string) error {
 		r.Close() // QEMU's write fails, so that the migration ends
 		copied <- err
 	}()
-	if err := m.monitor.executeCommand(ctx, "migrate", map[string]string{"uri": "fd:state"}, nil); err != nil {
+	if err := m.commandQEMU(ctx, nil, "migrate", map[string]string{"uri": "fd:state"}, nil); err != nil {
 		return err
 	}
 	ended := m.waitMigration(ctx)
 	if ended != nil {
-		r.Close() // a migration that still runs ends too
+		r.Close() // a migration that still runs ends too, and the machine cannot continue before
+		finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.host.QEMUTime)
+		defer cancel()
+		m.waitMigration(finishing)
 	}
 	if err := <-copied; err != nil && !errors.Is(err, os.ErrClosed) {
 		return err // the cause of the other error
@@ -229,7 +232,7 @@ func (m *Machine) ignoreShared(ctx context.Context, on bool) error {
 		Capability string `json:"capability"`
 		State      bool   `json:"state"`
 	}
-	return m.monitor.executeCommand(ctx, "migrate-set-capabilities", map[string]any{"capabilities": []capability{
+	return m.commandQEMU(ctx, nil, "migrate-set-capabilities", map[string]any{"capabilities": []capability{
 		{"x-ignore-shared", on}}}, nil)
 }
 
@@ -238,7 +241,7 @@ func (m *Machine) ignoreShared(ctx context.Context, on bool) error {
 func (m *Machine) loadState(ctx context.Context, fd int) error {
 	err := m.ignoreShared(ctx, m.record.Spec.Private)
 	if err == nil {
-		err = m.monitor.executeCommand(ctx, "migrate-incoming", map[string]string{"uri": "fd:" + strconv.Itoa(fd)}, nil)
+		err = m.commandQEMU(ctx, nil, "migrate-incoming", map[string]string{"uri": "fd:" + strconv.Itoa(fd)}, nil)
 	}
 	if err == nil {
 		err = m.waitWhile(ctx, "inmigrate")
@@ -252,7 +255,7 @@ func (m *Machine) waitMigration(ctx context.Context) error {
 			Status string
 			Desc   string `json:"error-desc"`
 		}
-		if err := m.monitor.executeCommand(ctx, "query-migrate", nil, &answer); err != nil {
+		if err := m.commandQEMU(ctx, nil, "query-migrate", nil, &answer); err != nil {
 			return err
 		}
 		switch answer.Status {
