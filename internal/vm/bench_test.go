@@ -25,18 +25,10 @@ func BenchmarkClone(b *testing.B) {
 	h, s := testHost(b, Config{}), testSpec(b)
 	s.MemoryMB = 128
 	m := startGuest(b, h, s)
-	dir := b.TempDir()
-	if err := m.Snapshot(b.Context(), filepath.Join(dir, "template")); err != nil {
-		b.Fatal(err)
-	}
+	dir, tm := b.TempDir(), templateOf(b, h, m)
 	if err := m.Destroy(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	tm, err := h.OpenTemplate(b.Context(), filepath.Join(dir, "template"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer tm.Close()
 	var clones, bare, private []time.Duration
 	for b.Loop() {
 		bare = append(bare, bareResume(b, h, tm))

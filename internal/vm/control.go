@@ -138,6 +138,7 @@ func (m *Machine) Destroy(ctx context.Context) (err error) {
 				select {
 				case <-m.done:
 				case <-ctx.Done():
+				case <-time.After(m.host.QEMUTime): // then killStrays says so
 				}
 			}
 		}

@@ -176,11 +176,11 @@ func (m *Machine) buildMachine(ctx context.Context, program string, from origin)
 	files.closeAll()
 	m.host.step("identify")
 	m.record.Memory = l.Memory
-	if m.record.Start, err = startTime(m.record.PID); err == nil {
-		m.record.Boot = bootID()
-		err = m.writeRecord()
+	if m.record.Start, err = startTime(m.record.PID); err != nil {
+		return m.preferEnd(errors.Join(unix.ESRCH, err))
 	}
-	if err != nil {
+	m.record.Boot = bootID()
+	if err := m.writeRecord(); err != nil {
 		return explainDisk(err, m.dir)
 	}
 	m.host.step("limits")

@@ -124,21 +124,27 @@ func TestDisk(t *testing.T) {
 // cloneOf takes a snapshot of a machine and clones it. The machine must run before and after.
 func cloneOf(t testing.TB, h *Host, m *Machine) *Machine {
 	t.Helper()
-	dir := t.TempDir()
-	if err := m.Snapshot(t.Context(), filepath.Join(dir, "template")); err != nil {
-		t.Fatal(err)
-	}
-	tm, err := h.OpenTemplate(t.Context(), filepath.Join(dir, "template"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tm.Close()
-	c, err := h.Clone(t.Context(), tm, filepath.Join(dir, "clone"))
+	c, err := h.Clone(t.Context(), templateOf(t, h, m), filepath.Join(t.TempDir(), "clone"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Destroy(context.Background()) })
 	return c
+}
+
+// templateOf takes a snapshot of a machine and loads it.
+func templateOf(t testing.TB, h *Host, m *Machine) *Template {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "template")
+	if err := m.Snapshot(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	tm, err := h.OpenTemplate(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tm.Close)
+	return tm
 }
 
 // TestQ35 starts, saves and clones the machine for kernels without virtio-mmio.
@@ -166,15 +172,7 @@ func TestCancelled(t *testing.T) {
 	}})
 	dir := t.TempDir()
 	m := startGuest(t, h, s)
-	template := filepath.Join(dir, "template")
-	if err := m.Snapshot(t.Context(), template); err != nil {
-		t.Fatal(err)
-	}
-	tm, err := h.OpenTemplate(t.Context(), template)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tm.Close()
+	tm := templateOf(t, h, m)
 	ctx := func(step string) (c context.Context) {
 		c, cancel = context.WithCancel(t.Context())
 		at = step
@@ -197,7 +195,7 @@ func TestCancelled(t *testing.T) {
 		}
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 1 || len(holders(t, dir)) > 0 {
+	if err != nil || len(entries) > 0 || len(holders(t, dir)) > 0 {
 		t.Errorf("%v and the processes %v remain, %v", entries, holders(t, dir), err)
 	}
 }
@@ -206,15 +204,7 @@ func TestCancelled(t *testing.T) {
 func TestClonesAtOnce(t *testing.T) {
 	h := testHost(t, Config{})
 	m := startGuest(t, h, testSpec(t))
-	dir := t.TempDir()
-	if err := m.Snapshot(t.Context(), filepath.Join(dir, "template")); err != nil {
-		t.Fatal(err)
-	}
-	tm, err := h.OpenTemplate(t.Context(), filepath.Join(dir, "template"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tm.Close()
+	dir, tm := t.TempDir(), templateOf(t, h, m)
 	answers := make(chan error, 5)
 	for i := range cap(answers) {
 		go func() {
