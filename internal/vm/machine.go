@@ -238,10 +238,12 @@ func (m *Machine) preferEnd(err error) error {
 	}
 	select {
 	case <-m.done:
-		return m.end
 	case <-time.After(wait):
-		return err
 	}
+	if end := m.Err(); end != nil { // both may have been ready
+		return end
+	}
+	return err
 }
 
 // inherited collects the files that QEMU inherits, from descriptor 3 on.
