@@ -59,9 +59,37 @@ func (m *Machine) Status(ctx context.Context) (Status, error) {
 	return s, err
 }
 
+// dialQEMU connects to the monitor.
+func (m *Machine) dialQEMU(ctx context.Context) error {
+	m.asking.Lock()
+	defer m.asking.Unlock()
+	return m.redialQEMU(ctx)
+}
+
+func (m *Machine) redialQEMU(ctx context.Context) (err error) {
+	if m.monitor != nil {
+		m.monitor.conn.Close()
+	}
+	m.monitor, err = dialMonitor(ctx, filepath.Join(m.dir, monitorFile), m.host.QEMUTime)
+	return err
+}
+
+// commandQEMU runs a command of the monitor. If an earlier command was cancelled, it connects again, because the answer
+// to that one may still come.
+func (m *Machine) commandQEMU(ctx context.Context, file *os.File, command string, arguments, result any) error {
+	m.asking.Lock()
+	defer m.asking.Unlock()
+	if m.monitor == nil || m.monitor.bad != nil {
+		if err := m.redialQEMU(ctx); err != nil {
+			return err
+		}
+	}
+	return m.monitor.executeWith(ctx, file, command, arguments, result)
+}
+
 func (m *Machine) queryState(ctx context.Context) (string, error) {
 	var answer struct{ Status string }
-	err := m.monitor.executeCommand(ctx, "query-status", nil, &answer)
+	err := m.commandQEMU(ctx, nil, "query-status", nil, &answer)
 	return answer.Status, err
 }
 
@@ -93,12 +121,12 @@ func sleepShortly(ctx context.Context) error {
 
 // Pause stops the processors of the machine.
 func (m *Machine) Pause(ctx context.Context) error {
-	return wrapStep(m.preferEnd(m.monitor.executeCommand(ctx, "stop", nil, nil)), "cannot pause the machine")
+	return wrapStep(m.preferEnd(m.commandQEMU(ctx, nil, "stop", nil, nil)), "cannot pause the machine")
 }
 
 // Resume continues a paused machine.
 func (m *Machine) Resume(ctx context.Context) error {
-	return wrapStep(m.preferEnd(m.monitor.executeCommand(ctx, "cont", nil, nil)), "cannot resume the machine")
+	return wrapStep(m.preferEnd(m.commandQEMU(ctx, nil, "cont", nil, nil)), "cannot resume the machine")
 }
 
 // Destroy ends QEMU and removes everything that the machine has. The machine must not be used afterwards.
@@ -110,6 +138,7 @@ func (m *Machine) Destroy(ctx context.Context) (err error) {
 				select {
 				case <-m.done:
 				case <-ctx.Done():
+				case <-time.After(m.host.QEMUTime): // then killStrays says so
 				}
 			}
 		}
@@ -134,9 +163,11 @@ func (m *Machine) Release() {
 }
 
 func (m *Machine) closeFiles() {
+	m.asking.Lock()
 	if m.monitor != nil {
 		m.monitor.conn.Close()
 	}
+	m.asking.Unlock()
 	for _, f := range []*os.File{m.memory, m.pidfd, m.lock} {
 		if f != nil {
 			f.Close()
@@ -202,9 +233,8 @@ func (m *Machine) adoptProcess(ctx context.Context) (err error) {
 			close(m.done)
 		}
 	}()
-	return m.whileRunning(ctx, "cannot open the machine in "+m.dir, func(ctx context.Context, _ *Machine) (err error) {
-		m.monitor, err = dialMonitor(ctx, filepath.Join(m.dir, monitorFile), m.host.QEMUTime)
-		return err
+	return m.whileRunning(ctx, "cannot open the machine in "+m.dir, func(ctx context.Context, _ *Machine) error {
+		return m.dialQEMU(ctx)
 	})
 }
 

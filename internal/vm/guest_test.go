@@ -56,6 +56,7 @@ var initramfs = sync.OnceValues(func() (string, error) {
 // testSpec describes a guest that runs testdata/init.
 func testSpec(t testing.TB) Spec {
 	t.Helper()
+	ktest.Long(t)
 	ktest.Require(t, "qemu-system-x86_64")
 	kernel := ktest.Fetched(t, "linux-7.1-amd64")
 	initrd, err := initramfs()

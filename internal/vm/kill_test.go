@@ -100,7 +100,7 @@ func TestOwnerKilled(t *testing.T) {
 		if len(steps) < 8 {
 			t.Fatalf("%s has the steps %v", operation, steps)
 		}
-		for _, step := range distinct(steps) {
+		for _, step := range distinct(operation, steps) {
 			t.Run(operation+"/"+step, func(t *testing.T) {
 				sc.prepare(t, operation)
 				owner(t, operation, dir, source, strings.ReplaceAll(step, "_", " "))
@@ -116,11 +116,15 @@ func TestOwnerKilled(t *testing.T) {
 	}
 }
 
-// distinct returns the steps without repetitions. Different runs must have the same order.
-func distinct(steps []string) []string {
+// distinct returns the steps of an operation without repetitions. A snapshot of a clone starts a machine by the steps of
+// clone, which are interrupted there; here only two of them are.
+func distinct(operation string, steps []string) []string {
 	steps = slices.Clone(steps)
 	slices.Sort(steps)
-	return slices.Compact(steps)
+	return slices.DeleteFunc(slices.Compact(steps), func(step string) bool {
+		return operation == "snapshot" && slices.Contains([]string{"directory", "record", "alive", "monitor_socket", "guest_socket",
+			"memory", "state", "overlay", "groups", "identify", "limits", "monitor"}, step)
+	})
 }
 
 // stillWorks opens a machine, resumes it and asks its guest.
@@ -196,7 +200,10 @@ func TestQEMUKilled(t *testing.T) {
 		if from := slices.Index(steps, "process"); from >= 0 && operation != "snapshot" {
 			steps = steps[from+1:] // before that, no process exists
 		}
-		for _, step := range distinct(steps) {
+		for _, step := range distinct(operation, steps) {
+			if strings.HasPrefix(step, "remove") {
+				continue // QEMU has ended
+			}
 			t.Run(operation+"/"+step, func(t *testing.T) {
 				sc.prepare(t, operation)
 				killed := false

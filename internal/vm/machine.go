@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -59,6 +60,7 @@ type Machine struct {
 	log     *os.File
 	memory  *os.File // shared with QEMU; nil if the machine has a private copy
 	pidfd   *os.File
+	asking  sync.Mutex // held while monitor is used
 	monitor *monitor
 	once    sync.Once // Release or Destroy
 	done    chan struct{}
@@ -174,11 +176,11 @@ func (m *Machine) buildMachine(ctx context.Context, program string, from origin)
 	files.closeAll()
 	m.host.step("identify")
 	m.record.Memory = l.Memory
-	if m.record.Start, err = startTime(m.record.PID); err == nil {
-		m.record.Boot = bootID()
-		err = m.writeRecord()
+	if m.record.Start, err = startTime(m.record.PID); err != nil {
+		return m.preferEnd(errors.Join(unix.ESRCH, err))
 	}
-	if err != nil {
+	m.record.Boot = bootID()
+	if err := m.writeRecord(); err != nil {
 		return explainDisk(err, m.dir)
 	}
 	m.host.step("limits")
@@ -191,8 +193,8 @@ func (m *Machine) buildMachine(ctx context.Context, program string, from origin)
 // runMachine opens the monitor, waits for the state and runs the machine.
 func (m *Machine) runMachine(ctx context.Context, from origin, stateFD int) error {
 	m.host.step("monitor")
-	return m.whileRunning(ctx, "cannot start the machine", func(ctx context.Context, _ *Machine) (err error) {
-		if m.monitor, err = dialMonitor(ctx, filepath.Join(m.dir, monitorFile), m.host.QEMUTime); err != nil {
+	return m.whileRunning(ctx, "cannot start the machine", func(ctx context.Context, _ *Machine) error {
+		if err := m.dialQEMU(ctx); err != nil {
 			return err
 		}
 		if from.state != nil {
@@ -205,7 +207,7 @@ func (m *Machine) runMachine(ctx context.Context, from origin, stateFD int) erro
 			return nil
 		}
 		m.host.step("run")
-		return m.monitor.executeCommand(ctx, "cont", nil, nil)
+		return m.commandQEMU(ctx, nil, "cont", nil, nil)
 	})
 }
 
@@ -228,12 +230,20 @@ func (m *Machine) preferEnd(err error) error {
 	if err == nil {
 		return nil
 	}
+	var wait time.Duration
+	for _, broken := range []error{io.EOF, io.ErrUnexpectedEOF, unix.EPIPE, unix.ECONNRESET, unix.ECONNREFUSED, unix.ESRCH} {
+		if errors.Is(err, broken) {
+			wait = 5 * time.Second // a connection to a process breaks before its end is noticed
+		}
+	}
 	select {
 	case <-m.done:
-		return m.end
-	case <-time.After(200 * time.Millisecond): // a connection to a process breaks before the process has ended
-		return err
+	case <-time.After(wait):
 	}
+	if end := m.Err(); end != nil { // both may have been ready
+		return end
+	}
+	return err
 }
 
 // inherited collects the files that QEMU inherits, from descriptor 3 on.
@@ -313,7 +323,11 @@ func (m *Machine) openMemory(from origin) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.memory, err = reopenFile(f, os.O_RDWR); err != nil {
+	_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, fixedSize)
+	if err == nil {
+		m.memory, err = reopenFile(f, os.O_RDWR)
+	}
+	if err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -382,7 +396,7 @@ func (m *Machine) startProcess(program string, arguments []string, files []*os.F
 		}
 		cmd.SysProcAttr.Credential = c
 	}
-	if err := cmd.Start(); err != nil {
+	if err := m.host.startWithoutHugePages(cmd); err != nil {
 		return bailey.Unavailable.Wrapf(err, "see that every user may execute it", "cannot start %s", program)
 	}
 	m.record.PID = cmd.Process.Pid
@@ -398,6 +412,19 @@ func (m *Machine) startProcess(program string, arguments []string, files []*os.F
 		close(m.done)
 	}()
 	return nil
+}
+
+// startWithoutHugePages starts a process whose memory consists of small pages: QEMU asks for huge ones for translated code,
+// and an idle machine would have several MiB for nothing. The setting is inherited (prctl(2), PR_SET_THP_DISABLE) and
+// harmless to this process for a moment. An old kernel does without.
+func (h *Host) startWithoutHugePages(cmd *exec.Cmd) error {
+	h.spawning.Lock()
+	defer h.spawning.Unlock()
+	if off, err := unix.PrctlRetInt(unix.PR_GET_THP_DISABLE, 0, 0, 0, 0); err == nil && off == 0 {
+		unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0)
+		defer unix.Prctl(unix.PR_SET_THP_DISABLE, 0, 0, 0, 0)
+	}
+	return cmd.Start()
 }
 
 // writeRecord replaces machine.json. It is not synced: after a crash of the system no process is left to find.

@@ -4,6 +4,7 @@ package vm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -123,21 +124,27 @@ func TestDisk(t *testing.T) {
 // cloneOf takes a snapshot of a machine and clones it. The machine must run before and after.
 func cloneOf(t testing.TB, h *Host, m *Machine) *Machine {
 	t.Helper()
-	dir := t.TempDir()
-	if err := m.Snapshot(t.Context(), filepath.Join(dir, "template")); err != nil {
-		t.Fatal(err)
-	}
-	tm, err := h.OpenTemplate(t.Context(), filepath.Join(dir, "template"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tm.Close()
-	c, err := h.Clone(t.Context(), tm, filepath.Join(dir, "clone"))
+	c, err := h.Clone(t.Context(), templateOf(t, h, m), filepath.Join(t.TempDir(), "clone"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Destroy(context.Background()) })
 	return c
+}
+
+// templateOf takes a snapshot of a machine and loads it.
+func templateOf(t testing.TB, h *Host, m *Machine) *Template {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "template")
+	if err := m.Snapshot(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	tm, err := h.OpenTemplate(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tm.Close)
+	return tm
 }
 
 // TestQ35 starts, saves and clones the machine for kernels without virtio-mmio.
@@ -150,6 +157,84 @@ func TestQ35(t *testing.T) {
 	c := cloneOf(t, h, m)
 	expect(t, c, "read 0", "text "+imageText)
 	expect(t, c, "ping x", "pong x 3")
+}
+
+// TestCancelled cancels the caller of each operation. A machine that was started must continue to work.
+func TestCancelled(t *testing.T) {
+	s := testSpec(t)
+	s.Layers = []Layer{{testImage(t), "raw", ""}}
+	var cancel context.CancelFunc
+	var at string
+	h := testHost(t, Config{step: func(name string) {
+		if name == at {
+			cancel()
+		}
+	}})
+	dir := t.TempDir()
+	m := startGuest(t, h, s)
+	tm := templateOf(t, h, m)
+	ctx := func(step string) (c context.Context) {
+		c, cancel = context.WithCancel(t.Context())
+		at = step
+		return c
+	}
+	for _, step := range []string{"pause", "save state", "copy disk", "copy memory"} {
+		if err := m.Snapshot(ctx(step), filepath.Join(dir, "cancelled")); err == nil {
+			t.Errorf("%s: the snapshot was not cancelled", step)
+		}
+		if err := m.Resume(t.Context()); err != nil { // after "pause" it may be paused
+			t.Errorf("%s: %v", step, err)
+		}
+		if text, err := askGuest(t.Context(), m, "read 0"); err != nil || text != "text "+imageText {
+			t.Fatalf("%s: %q, %v", step, text, err)
+		}
+	}
+	for _, step := range []string{"monitor", "load", "run", "welcome"} {
+		if _, err := h.Clone(ctx(step), tm, filepath.Join(dir, "cancelled")); err == nil {
+			t.Errorf("%s: the clone was not cancelled", step)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) > 0 || len(holders(t, dir)) > 0 {
+		t.Errorf("%v and the processes %v remain, %v", entries, holders(t, dir), err)
+	}
+}
+
+// TestClonesAtOnce clones a template by several goroutines.
+func TestClonesAtOnce(t *testing.T) {
+	h := testHost(t, Config{})
+	m := startGuest(t, h, testSpec(t))
+	dir, tm := t.TempDir(), templateOf(t, h, m)
+	answers := make(chan error, 5)
+	for i := range cap(answers) {
+		go func() {
+			c, err := h.Clone(t.Context(), tm, filepath.Join(dir, strconv.Itoa(i)))
+			if err == nil {
+				var text string
+				if text, err = askGuest(t.Context(), c, "ping x"); err == nil && text != "pong x 3" {
+					err = fmt.Errorf("the clone %d answers %q", i, text)
+				}
+				err = errors.Join(err, c.Destroy(context.Background()))
+			}
+			answers <- err
+		}()
+	}
+	for range cap(answers) {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestARM64 lets QEMU for arm64 create its machine, which it would refuse if it did not know an argument or a device. The
+// machine runs a kernel without an initial file system, so nothing answers in it.
+func TestARM64(t *testing.T) {
+	ktest.Long(t)
+	ktest.Require(t, "qemu-system-aarch64")
+	s := Spec{Arch: "arm64", Machine: Virt, Accel: Emulated, MemoryMB: 128, CPUs: 1, Kernel: ktest.Fetched(t, "linux-6.12-arm64"),
+		Layers: []Layer{{testImage(t), "raw", ""}}}
+	m := startGuest(t, testHost(t, Config{Ready: answers}), s)
+	wantState(t, m, Running)
 }
 
 const firstUID = 1_900_000_000 // of machines in tests
@@ -187,6 +272,13 @@ func TestAttackTemplate(t *testing.T) {
 	}
 	if _, err := h.Start(t.Context(), filepath.Join(t.TempDir(), "third"), s); err == nil || !strings.Contains(err.Error(), "all 2 user ids") {
 		t.Errorf("a third machine: %v", err)
+	}
+	m.Release()
+	if m, err := h.Open(t.Context(), m.Dir()); err != nil {
+		t.Error(err)
+	} else {
+		expect(t, m, "ping adopted", "pong adopted 2")
+		defer m.Destroy(context.Background())
 	}
 	f, err := c.inheritedFile(c.record.Memory)
 	if err != nil {

@@ -21,6 +21,9 @@ import (
 
 const chunk = 1 << 20 // bytes that are copied at once; divides the size of every memory
 
+// fixedSize are the seals of a memfd that may be written (fcntl(2)).
+const fixedSize = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+
 // newMemory creates an empty memfd. QEMU, which may run under another user id, opens it through /proc/self/fd.
 func newMemory(name string, size int64) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -38,8 +41,7 @@ func newMemory(name string, size int64) (*os.File, error) {
 
 // sealMemory forbids every change for ever. A process can still map it privately.
 func sealMemory(f *os.File) error {
-	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
-	_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals)
+	_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, fixedSize|unix.F_SEAL_WRITE)
 	return err
 }
 

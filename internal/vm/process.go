@@ -203,7 +203,7 @@ func newLog() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW)
+	_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, fixedSize)
 	return f, err
 }
 

@@ -12,7 +12,6 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,14 +27,13 @@ const (
 )
 
 // A monitor is a connection to QEMU's monitor (the QEMU Machine Protocol, docs/interop/qmp-spec.txt of QEMU). A guest
-// may have taken over QEMU, so every message is bounded and checked, and every answer has a deadline.
+// may have taken over QEMU, so every message is bounded and checked, and every answer has a deadline. One goroutine may use it.
 type monitor struct {
 	conn *net.UnixConn
 	r    *bufio.Reader
 	wait time.Duration
-	mu   sync.Mutex // one command at a time
-	last int        // number of the last command
-	bad  error      // after an error of the connection, later answers could belong to earlier commands
+	last int   // number of the last command
+	bad  error // after an error of the connection, later answers could belong to earlier commands
 }
 
 // errAnswer is QEMU's refusal of a command. The connection still works.
@@ -81,8 +79,6 @@ func (m *monitor) executeCommand(ctx context.Context, command string, arguments,
 
 // executeWith also passes a file.
 func (m *monitor) executeWith(ctx context.Context, file *os.File, command string, arguments, result any) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if m.bad != nil {
 		return m.bad
 	}

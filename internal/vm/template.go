@@ -114,15 +114,8 @@ func (m *Machine) fillTemplate(ctx context.Context, dir, partial string) error {
 	}
 	if len(t.Spec.Layers) > 0 {
 		m.host.step("copy disk")
-		disk, err := os.Open(filepath.Join(m.dir, overlayFile))
-		if err != nil {
-			return err
-		}
-		defer disk.Close()
-		if _, err := copyDisk(ctx, filepath.Join(partial, overlayFile), disk); err != nil {
-			return err
-		}
-		if t.Disk, err = m.host.digestPath(filepath.Join(partial, overlayFile)); err != nil {
+		var err error
+		if t.Disk, err = m.copyOverlay(ctx, filepath.Join(partial, overlayFile)); err != nil {
 			return err
 		}
 	}
@@ -150,6 +143,19 @@ func (m *Machine) fillTemplate(ctx context.Context, dir, partial string) error {
 		return err
 	}
 	return safefile.Create(filepath.Join(partial, templateFile), text, 0o600)
+}
+
+// copyOverlay copies the overlay of a paused machine, and returns the SHA-256 of the copy.
+func (m *Machine) copyOverlay(ctx context.Context, to string) (digest string, err error) {
+	disk, err := os.Open(filepath.Join(m.dir, overlayFile))
+	if err != nil {
+		return "", err
+	}
+	defer disk.Close()
+	if _, err := copyDisk(ctx, to, disk); err != nil {
+		return "", err
+	}
+	return m.host.digestPath(to)
 }
 
 // flattenMemory starts a machine that loads the whole memory of m from its state into a new memory file, and writes the state
@@ -191,7 +197,7 @@ func (m *Machine) saveState(ctx context.Context, path string) error {
 		return err
 	}
 	defer r.Close()
-	err = m.monitor.executeWith(ctx, w, "getfd", map[string]string{"fdname": "state"}, nil)
+	err = m.commandQEMU(ctx, w, "getfd", map[string]string{"fdname": "state"}, nil)
 	w.Close()
 	if err != nil {
 		return err
@@ -201,25 +207,31 @@ func (m *Machine) saveState(ctx context.Context, path string) error {
 		most += int64(m.record.Spec.MemoryMB)<<20 + int64(m.record.Spec.MemoryMB)<<12 // each page has a header
 	}
 	copied := make(chan error, 1)
-	go func() {
-		n, err := io.Copy(f, io.LimitReader(r, most+1))
-		if err == nil && n > most {
-			err = errors.New("QEMU wrote more than the state of such a machine has")
-		}
-		r.Close() // QEMU's write fails, so that the migration ends
-		copied <- err
-	}()
-	if err := m.monitor.executeCommand(ctx, "migrate", map[string]string{"uri": "fd:state"}, nil); err != nil {
+	go func() { copied <- receiveState(f, r, most) }()
+	if err := m.commandQEMU(ctx, nil, "migrate", map[string]string{"uri": "fd:state"}, nil); err != nil {
 		return err
 	}
 	ended := m.waitMigration(ctx)
 	if ended != nil {
-		r.Close() // a migration that still runs ends too
+		r.Close() // a migration that still runs ends too, and the machine cannot continue before
+		finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.host.QEMUTime)
+		defer cancel()
+		m.waitMigration(finishing)
 	}
 	if err := <-copied; err != nil && !errors.Is(err, os.ErrClosed) {
 		return err // the cause of the other error
 	}
 	return errors.Join(ended, f.Sync())
+}
+
+// receiveState copies at most most bytes and closes the pipe. If QEMU writes more, its migration fails.
+func receiveState(to io.Writer, from io.ReadCloser, most int64) error {
+	defer from.Close()
+	n, err := io.Copy(to, io.LimitReader(from, most+1))
+	if err == nil && n > most {
+		err = errors.New("QEMU wrote more than the state of such a machine has")
+	}
+	return err
 }
 
 // ignoreShared sets whether states are without the memory that is shared. Both sides of a state must agree on it, and a
@@ -229,7 +241,7 @@ func (m *Machine) ignoreShared(ctx context.Context, on bool) error {
 		Capability string `json:"capability"`
 		State      bool   `json:"state"`
 	}
-	return m.monitor.executeCommand(ctx, "migrate-set-capabilities", map[string]any{"capabilities": []capability{
+	return m.commandQEMU(ctx, nil, "migrate-set-capabilities", map[string]any{"capabilities": []capability{
 		{"x-ignore-shared", on}}}, nil)
 }
 
@@ -238,7 +250,7 @@ func (m *Machine) ignoreShared(ctx context.Context, on bool) error {
 func (m *Machine) loadState(ctx context.Context, fd int) error {
 	err := m.ignoreShared(ctx, m.record.Spec.Private)
 	if err == nil {
-		err = m.monitor.executeCommand(ctx, "migrate-incoming", map[string]string{"uri": "fd:" + strconv.Itoa(fd)}, nil)
+		err = m.commandQEMU(ctx, nil, "migrate-incoming", map[string]string{"uri": "fd:" + strconv.Itoa(fd)}, nil)
 	}
 	if err == nil {
 		err = m.waitWhile(ctx, "inmigrate")
@@ -252,7 +264,7 @@ func (m *Machine) waitMigration(ctx context.Context) error {
 			Status string
 			Desc   string `json:"error-desc"`
 		}
-		if err := m.monitor.executeCommand(ctx, "query-migrate", nil, &answer); err != nil {
+		if err := m.commandQEMU(ctx, nil, "query-migrate", nil, &answer); err != nil {
 			return err
 		}
 		switch answer.Status {

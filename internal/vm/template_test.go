@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -141,6 +142,21 @@ func TestCopySparse(t *testing.T) {
 		t.Error("a copy was not cancelled")
 	}
 }
+
+// TestAttackState writes more than a state has.
+func TestAttackState(t *testing.T) {
+	endless := io.NopCloser(io.LimitReader(zeros{}, 1<<40))
+	if err := receiveState(io.Discard, endless, 1<<20); err == nil || !strings.Contains(err.Error(), "QEMU wrote more") {
+		t.Error(err)
+	}
+	if err := receiveState(io.Discard, io.NopCloser(strings.NewReader("state")), 5); err != nil {
+		t.Error(err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 // TestDiskFull runs a machine on a file system without space, in a mount namespace of another process.
 func TestDiskFull(t *testing.T) {

@@ -112,10 +112,12 @@ func (s Spec) Check() error {
 // A Host starts and adopts machines. Its methods may be called by several goroutines.
 type Host struct {
 	Config
-	mu      sync.Mutex
-	uids    map[int]bool      // of machines of this host
-	digests map[fileID]string // of files that have not changed since they were read
-	clock   func() uint64     // frequency of the time stamp counter in kHz
+	mu       sync.Mutex
+	uids     map[int]bool      // of machines of this host
+	digests  map[fileID]string // of files that have not changed since they were read
+	spawning sync.Mutex        // held while this process has huge pages disabled
+	probed   map[string]error  // answers of ProbeKVM by kernel
+	clock    func() uint64     // frequency of the time stamp counter in kHz
 }
 
 // New returns a host. It starts nothing.
@@ -132,7 +134,8 @@ func New(c Config) (*Host, error) {
 	if c.step == nil {
 		c.step = func(string) {}
 	}
-	return &Host{Config: c, uids: map[int]bool{}, digests: map[fileID]string{}, clock: sync.OnceValue(measureTSC)}, nil
+	return &Host{Config: c, uids: map[int]bool{}, digests: map[fileID]string{}, probed: map[string]error{},
+		clock: sync.OnceValue(measureTSC)}, nil
 }
 
 // programNames are the names of QEMU by architecture.
