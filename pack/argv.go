@@ -1,7 +1,9 @@
 package pack
 
 import (
+	"cmp"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -74,6 +76,12 @@ func (m *Capability) CagedLines() bool { return m.spec.CagedLines }
 // input, and several if the line names several files. A line matches only if every word is accounted for. The inputs
 // of the first pattern that matches may fail Check; then a later pattern counts if its inputs pass.
 func (m *Capability) Match(argv []string) (inputs []map[string]any, ok bool) {
+	at := ""
+	if b := m.spec.Backend; b.CwdFromInput != "" && (b.Repository == "" || b.Repository == b.CwdFromInput) {
+		if argv, at = GitDirectory(argv); climbsLater(at) {
+			return nil, false
+		}
+	}
 	for _, p := range m.patterns {
 		these, fits := p.matchArgv(argv)
 		if !fits {
@@ -81,7 +89,7 @@ func (m *Capability) Match(argv []string) (inputs []map[string]any, ok bool) {
 		}
 		if dir := m.spec.Backend.CwdFromInput; dir != "" {
 			for _, in := range these {
-				in[dir] = "."
+				in[dir] = cmp.Or(at, ".")
 			}
 		}
 		valid := m.acceptsAll(these)
@@ -93,6 +101,44 @@ func (m *Capability) Match(argv []string) (inputs []map[string]any, ok bool) {
 		}
 	}
 	return inputs, ok
+}
+
+// GitDirectory returns a command line of git without its leading options -C, and the directory in which git then works, or
+// "". As in git, an empty one changes nothing, and each is relative to the one before it. They are joined as they are,
+// because a link may come before a "..".
+func GitDirectory(argv []string) (rest []string, dir string) {
+	if len(argv) == 0 || !sameProgram(argv[0], "git") {
+		return argv, ""
+	}
+	rest = argv[:1:1]
+	for argv = argv[1:]; len(argv) > 0; argv = argv[1:] {
+		switch {
+		case argv[0] == "--no-pager" || argv[0] == "-P":
+			rest = append(rest, argv[0])
+			continue
+		case argv[0] != "-C" || len(argv) == 1:
+			return append(rest, argv...), dir
+		case argv[1] == "":
+		case dir == "" || path.IsAbs(argv[1]):
+			dir = argv[1]
+		default:
+			dir += "/" + argv[1]
+		}
+		argv = argv[1:]
+	}
+	return rest, dir
+}
+
+// climbsLater reports whether a path has a ".." after a name, which may be a link.
+func climbsLater(dir string) bool {
+	name := false
+	for part := range strings.SplitSeq(dir, "/") {
+		if part == ".." && name {
+			return true
+		}
+		name = name || part != "" && part != "." && part != ".."
+	}
+	return false
 }
 
 // acceptsAll reports whether all inputs pass Check.
@@ -543,6 +589,7 @@ const maxNear = 5
 // Near returns the capabilities that are closest to a command line without a meaning: those that share the most leading
 // words, but at least the program.
 func Near(list []*Capability, argv []string) (near []*Capability) {
+	argv, _ = GitDirectory(argv)
 	most := 1
 	for _, m := range list {
 		shared := 0

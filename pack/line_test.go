@@ -29,7 +29,7 @@ func TestMeanings(t *testing.T) {
 		{"git rebase -i", "", "git.rebase"},
 		{"git commit --amend", "git.commit-amend", "git.commit"}, // its input is invalid: git opens an editor,
 		{"git log --output=x", "", "git.log"},
-		{"git -C / status", "", "git.add"},
+		{"git -c a=b status", "", "git.add"},
 		{"git status --", "git.status", "git.status"},
 		{"git reflog show main", "git.reflog", "git.reflog"},
 		{"git merge -s evil main", "", "git.merge"}, // git would run git-merge-evil

@@ -37,6 +37,7 @@ type Config struct {
 	Catalog func() []*pack.Capability
 	Ours    func(tool string) bool // whether Bailey's MCP interface has a tool of that name
 	Home    string                 // the user's home directory
+	Root    bool                   // the user is root, to whom sudo means nothing
 	Masks   []string               // canonical paths that must stay hidden
 	Verbs   []string               // all commands of bailey, the first word of each
 	Open    []string               // commands that agents may use, one word or two; all others need an operator
@@ -155,7 +156,7 @@ func (c Config) translateLine(e Event) ([]plannedCall, Verdict) {
 	if text == "" {
 		return nil, denyVerdict("the command is empty or missing")
 	}
-	commands, err := shellparse.Parse(text, c.Home)
+	commands, err := shellparse.ParseAs(text, c.Home, c.Root)
 	if err != nil {
 		// The effect of the line is unknown. A masked path or an operator command found in the text is denied; for the
 		// rest, a person must read the line.

@@ -36,7 +36,8 @@ func TestAttackRepository(t *testing.T) {
 			}
 		}
 		for _, line := range []string{"cd " + c.dir + " && git status", "cd " + filepath.Dir(filepath.Join(c.dir, made[1])) + " && git log", "(cd " + c.dir + " && git diff)",
-			"sh -c 'cd " + c.dir + " && git show'", "cd " + c.dir + " && /usr/bin/git branch"} {
+			"sh -c 'cd " + c.dir + " && git show'", "cd " + c.dir + " && /usr/bin/git branch",
+			"git -C " + c.dir + " status", "git -C sub -C ../" + c.dir + " log", "git --no-pager -C " + y.dir + "/" + c.dir + " diff"} {
 			if v := y.judge("Bash", "command", line); v.Effect != bailey.Ask {
 				t.Errorf("%s (%s): %s by %v", line, c.holds, v.Effect, y.ids())
 			}
@@ -48,7 +49,15 @@ func TestAttackRepository(t *testing.T) {
 	if v := y.judge("Bash", "command", "cd inward && git status"); v.Effect != bailey.Ask {
 		t.Errorf("through a link: %s by %v", v.Effect, y.ids())
 	}
-	for _, line := range []string{"git status", "cd sub && git log"} {
+	if v := y.judge("Bash", "command", "git -C inward -C . status"); v.Effect != bailey.Ask {
+		t.Errorf("through a link by -C: %s by %v", v.Effect, y.ids())
+	}
+	for _, line := range []string{"git -C " + filepath.Dir(y.dir) + " status", "git -C sub -C ../.. status", "git -C out status"} {
+		if v := y.judge("Bash", "command", line); v.Effect == bailey.Allow {
+			t.Errorf("%s leaves the workspace: %s by %v", line, v.Effect, y.ids())
+		}
+	}
+	for _, line := range []string{"git status", "cd sub && git log", "git -C sub log", "git -C sub -C .. status"} {
 		if v := y.judge("Bash", "command", line); v.Effect != bailey.Allow {
 			t.Errorf("%s: %s %s", line, v.Effect, v.Reason)
 		}
@@ -189,7 +198,7 @@ func TestAttackGitOperands(t *testing.T) {
 		{plain, "git diff a/../../../secret -- a/b", "secret"}, {plain, "git diff --no-index ../../secret a/b", "secret"}, {plain, "git diff a/b " + outside + "/secret", "secret"}, {plain, "git diff a/b", ""},
 		{below, "git show HEAD:other/dir", "big/other/dir"}, {below, "git show HEAD:w/x", ""}, {below, "git show HEAD:./x", ""}, {below, "git show HEAD:../y", "big/y"}, {below, "git diff main:a feature:w/b", "big/a"},
 		{below, "git log -- ':(top)x'", "big"}, {below, "git show :other", "big/other"}, {below, "git status", ""}, {below, "git commit -m 'fix: this and that'", ""}, {below, "git log main..feature", ""},
-		{below, "git -C . show HEAD:other", "big/other"},
+		{below, "git -C . show HEAD:other", "big/other"}, {plain, "git -C ../../big/w show HEAD:other", "big/other"}, {plain, "git -C ../../big -C w diff ../../secret a", "secret"},
 	} {
 		if got := strings.Join(reads(c.dir, c.line), " "); got != c.want {
 			t.Errorf("%s in %s reads %q, want %q", c.line, c.dir, got, c.want)

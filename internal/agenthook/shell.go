@@ -40,10 +40,16 @@ func (c Config) translateCommand(k shellparse.Command, start string) (parts []pl
 	if hidden := c.findMasked(k, dir); hidden != "" {
 		file(hidden, false, "it is hidden from agents: it contains secrets or controls Bailey")
 	}
+	text, at := commandText(k), dir
 	if len(k.Words) > 0 && filepath.Base(k.Words[0]) == "git" && k.Opaque == "" {
+		var to string
+		if k.Words, to = pack.GitDirectory(k.Words); to != "" { // git changes to it, like the shell with cd
+			dir = resolvePath(dir, to)
+			file(dir, false, "git would enter it")
+		}
 		k.Opaque = bareRepoReason(dir)
 	}
-	input := map[string]any{"command": commandText(k), "literal": k.Opaque == "", "cwd": dir}
+	input := map[string]any{"command": text, "literal": k.Opaque == "", "cwd": at}
 	if k.Opaque != "" {
 		input["why"] = k.Opaque
 	}

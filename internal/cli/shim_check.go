@@ -60,7 +60,7 @@ type lineMeaning struct {
 
 // explainLine returns the one call that a line means, or why there is none.
 func explainLine(list []*pack.Capability, line string) lineMeaning {
-	commands, err := shellparse.Parse(line, "")
+	commands, err := shellparse.ParseAs(line, "", os.Geteuid() == 0)
 	switch {
 	case err != nil:
 		return lineMeaning{Reason: err.Error()}

@@ -90,7 +90,7 @@ func (s *Server) judgeConfig() agenthook.Config {
 			return m.Isolation != pack.Agent && strings.ReplaceAll(string(m.ID), ".", "_") == tool
 		})
 	}
-	return agenthook.Config{Do: s.limit.Do, Catalog: s.shelf.Active, Ours: ours, Home: home, Masks: masks,
+	return agenthook.Config{Do: s.limit.Do, Catalog: s.shelf.Active, Ours: ours, Home: home, Root: os.Geteuid() == 0, Masks: masks,
 		Verbs: s.commands.All, Open: s.commands.ForAgents}
 }
 

@@ -43,8 +43,11 @@ type File struct {
 
 // Parse parses a line. It replaces ~ and $HOME with home. If it returns an error, nothing is known about the line, and
 // the caller must treat all of it as opaque.
-func Parse(line, home string) ([]Command, error) {
-	r := &lineWalker{home: home}
+func Parse(line, home string) ([]Command, error) { return ParseAs(line, home, false) }
+
+// ParseAs is Parse for a user who is root: sudo without options then changes nothing that a command line shows.
+func ParseAs(line, home string, root bool) ([]Command, error) {
+	r := &lineWalker{home: home, root: root}
 	if err := r.parseLine(line, 0); err != nil {
 		return nil, err
 	}
@@ -61,6 +64,7 @@ func lineError(format string, args ...any) error {
 // lineWalker walks the syntax tree in execution order.
 type lineWalker struct {
 	home     string
+	root     bool
 	commands []Command
 	src      string // source text of the current shell
 	depth    int

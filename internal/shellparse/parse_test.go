@@ -58,6 +58,8 @@ func TestParse(t *testing.T) {
 		// words that are not literal
 		{"echo $x", "*echo"}, {"echo $(x)", "*echo"}, {"echo `x`", "*echo"}, {"cat <(x)", "*cat"}, {"rm *", "*rm"}, {"rm a?", "*rm"},
 		{"gh api repos/{owner}/x{repo}y", "gh|api|repos/{owner}/x{repo}y"}, {"rm {a}{b,c}", "*rm"}, {"rm {a..c}", "*rm"}, {"rm {a},{b}", "*rm"},
+		{"git diff stash@{0} @{u}.. @{-1} HEAD@{12}", "git|diff|stash@{0}|@{u}..|@{-1}|HEAD@{12}"}, {"git log @{u}..{1}", "*git|log"}, {"git log @{1..3}", "*git|log"},
+		{"git log @{a,b}", "*git|log"}, {"git log @{-}", "*git|log"}, {"git log a{1}", "*git|log"}, {"git log @{1}{2..3}", "*git|log"}, {"git log @{1}*", "*git|log"},
 		{"rm {1}", "*rm"}, {"rm {a", "*rm"}, {"rm a}", "*rm"}, {"rm {{a}}", "*rm"}, {"rm {a}*", "*rm"},
 		{"rm {a,b}", "*rm"}, {"rm \\*", "rm|*"}, {"rm '*'", "rm|*"}, {"echo $'a'", "*echo"}, {"echo $\"a\"", "*echo"}, {"echo ~root", "*echo"},
 		{"=ls", "*"}, {"$x git status", "*git|status"}, {"echo $((1))", "*echo"}, {"echo \"a$x\"", "*echo"},
@@ -113,7 +115,7 @@ func TestParseIsBounded(t *testing.T) {
 // FuzzParse checks that no command line breaks the parser, and that a literal command is parsed again as the same. An
 // expansion must never be literal.
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"git status", "cd x && a > y", "sh -c 'a $b'", "find . -exec rm {} +", "a <<E\nE", "sudo -u x y", "{ a; } | b"} {
+	for _, s := range []string{"git status", "cd x && a > y", "sh -c 'a $b'", "find . -exec rm {} +", "a <<E\nE", "sudo -u x y", "{ a; } | b", "git show @{u}.. stash@{1}", "a \"$(cat <<'E'\nx (y)\nE\n)\"", "a \"$(cat <<'E'\ndon't\nE)\nE\n)\" 'b'"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, line string) {

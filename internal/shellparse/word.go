@@ -40,6 +40,12 @@ func (r *lineWalker) literalPart(p syntax.WordPart, first, alone bool) (string, 
 					return "", false
 				}
 				b.WriteString(v)
+			case *syntax.CmdSubst:
+				v, ok := r.expandText(q)
+				if !ok {
+					return "", false
+				}
+				b.WriteString(v)
 			default:
 				return "", false
 			}
@@ -72,8 +78,9 @@ func (r *lineWalker) literalUnquoted(v string, first, alone bool) (string, bool)
 		case '*', '?', '[':
 			return "", false
 		case '{':
-			end := plainBraces(v[i:])
-			if end == 0 && (!alone || v != "{}") || strings.Contains(v, ",") || strings.Contains(v, "..") {
+			at := i > 0 && v[i-1] == '@'
+			end := plainBraces(v[i:], at)
+			if end == 0 && (!alone || v != "{}") || strings.Contains(v, ",") || !at && strings.Contains(v, "..") {
 				return "", false
 			}
 			i += end
@@ -86,11 +93,17 @@ func (r *lineWalker) literalUnquoted(v string, first, alone bool) (string, bool)
 	return tilde + removeBackslashes(v, ""), true
 }
 
-// plainBraces returns the index of the closing brace if v begins with a name in braces, which no shell expands: {owner}.
-// Otherwise it returns 0.
-func plainBraces(v string) int {
+// plainBraces returns the index of the closing brace if v begins with a name in braces, which no shell expands: {owner}, or
+// after @, as git has it, also a number: {0}, {-1}. Otherwise it returns 0.
+func plainBraces(v string, at bool) int {
 	name, _, closed := strings.Cut(v[1:], "}")
-	if !closed || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz") != "" {
+	if !closed || name == "" {
+		return 0
+	}
+	if at && strings.Trim(strings.TrimPrefix(name, "-"), "0123456789") == "" && name != "-" {
+		return len(name) + 1
+	}
+	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz") != "" {
 		return 0
 	}
 	return len(name) + 1

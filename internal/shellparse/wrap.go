@@ -97,8 +97,10 @@ func (r *lineWalker) unwrapProgram(c Command) error {
 			if sets {
 				c.markOpaque("it sets variables")
 			}
-			c.Words = rest
-			c.markOpaque(w.why)
+			alone := name == "sudo" && r.root && len(rest) == len(c.Words)-1 // without options
+			if c.Words = rest; !alone {
+				c.markOpaque(w.why)
+			}
 		}
 	}
 	c.markOpaque("it runs something else")
