@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"bailey/internal/gitremote"
 	"bailey/internal/strictyaml"
 )
 
@@ -45,6 +46,7 @@ type option struct {
 
 type operand struct {
 	input string // _ means ignored
+	asIs  string // the input that gets the word, an address of git for ssh; the first input gets it for https
 	def   *string
 	many  bool // any number of words, with one call for each
 	list  bool // the input is a list of words
@@ -400,6 +402,10 @@ func (t *argvMatch) matchOperand(word string, after bool) bool {
 		return len(t.several) <= maxMany
 	}
 	*from = (*from)[1:]
+	if o.asIs != "" {
+		url, err := gitremote.Address(word)
+		return err == nil && url != word && t.setInput(option{input: o.asIs}, word) && t.setInput(option{input: o.input}, url)
+	}
 	return o.input == "_" || t.setInput(option{input: o.input}, word)
 }
 
@@ -534,6 +540,9 @@ func (p *pattern) readOperand(item string, s *schema) string {
 	o.rest = o.rest || o.loose
 	item, o.many = strings.CutSuffix(item, "...")
 	name, def, given := strings.Cut(item, "=")
+	if name, o.asIs, _ = strings.Cut(name, "<"); o.asIs != "" && s.props[o.asIs] == nil {
+		return "there is no input " + safeText(o.asIs)
+	}
 	if o.input = name; given {
 		o.def = &def
 	}

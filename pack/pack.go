@@ -222,7 +222,9 @@
 // these words match. The operand [+ words] takes the rest of the line, options too, from the first word that is no
 // option or that follows another operand; [... words] is the same, and also begins with -- or an option that the pattern
 // does not have. From the operand that begins with + on, as in [image] [+command], no word is an option of the tool, nor
-// is --. A command line with any other word does not match. A pattern grants no rights.
+// is --. In [url<address] the word is an address of git for ssh, as git@host:path, which the second input gets; the first gets
+// it for https. A command line with any other word does not match. A pattern grants no rights. The leading options -C of git
+// set the input that cwdFromInput names.
 //
 // With cagedLines: true the lines are equivalent only if the tool runs in a cage, for example because it reads settings or
 // plug-ins of its user. A hook that decides about an agent's own shell does not use such a pattern.

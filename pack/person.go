@@ -15,22 +15,49 @@ type GitPerson struct {
 	SignTags    bool
 	Unknown     error         // why it is not known whether to sign; nil if it is known
 	Ignore      *bailey.Place // file of core.excludesFile, read-only; nil if there is none
+	// Settings are the person's own, of those that IsPersonal names, by their names in lower case. They are no secrets.
+	Settings map[string]string
 }
 
 // NeedsPerson reports whether a call uses settings of the person.
-func (m *Capability) NeedsPerson() bool { return m.spec.Backend.Repository != "" }
+func (m *Capability) NeedsPerson() bool {
+	return m.spec.Backend.Repository != "" || slices.Contains(m.spec.Backend.Args, defaultBranch)
+}
+
+// Arguments in a manifest that ForPerson replaces: the first branch of a repository that git init makes, and the value of
+// the variable that git config shows, the last argument.
+const (
+	defaultBranch = "init.defaultBranch=master"
+	personDefault = "--default=person's"
+)
+
+// IsPersonal reports whether a call may show a variable of the person's configuration: one that says how the person works, and
+// holds no secret, as an alias, a credential helper and an address may. The name is in lower case.
+func IsPersonal(name string) bool {
+	return slices.Contains(strings.Fields(`user.name user.email user.signingkey init.defaultbranch pull.rebase pull.ff push.default
+	push.autosetupremote push.followtags fetch.prune rebase.autostash rebase.autosquash rebase.updaterefs merge.ff
+	merge.conflictstyle merge.tool core.autocrlf core.eol core.filemode core.ignorecase core.quotepath core.editor core.pager
+	core.excludesfile core.abbrev commit.gpgsign tag.gpgsign tag.sort gpg.format diff.algorithm diff.renames diff.colormoved
+	diff.tool color.ui log.date branch.autosetupmerge branch.autosetuprebase branch.sort rerere.enabled`), name)
+}
 
 var signings = map[string]string{"commit": "commit", "tag": "tag"}
 
 // noIgnore is the argument by which git reads no ignore file outside of the repository.
 const noIgnore = "core.excludesFile=/dev/null"
 
-// ForPerson returns the arguments with the person's ignore file in place of none.
+// ForPerson returns the arguments with the person's ignore file in place of none, and with what else is the person's.
 func (m *Capability) ForPerson(args []string, p GitPerson) []string {
+	if i := slices.Index(args, personDefault); i >= 0 {
+		return withSetting(args, i, p.Settings[strings.ToLower(args[len(args)-1])])
+	}
+	args = slices.Clone(args)
+	if branch, at := p.Settings["init.defaultbranch"], slices.Index(args, defaultBranch); at >= 0 && branch != "" {
+		args[at] = "init.defaultBranch=" + oneLine(branch)
+	}
 	if p.Ignore == nil {
 		return args
 	}
-	args = slices.Clone(args)
 	for i, a := range args {
 		if a == "--" {
 			break
@@ -40,6 +67,19 @@ func (m *Capability) ForPerson(args []string, p GitPerson) []string {
 		}
 	}
 	return args
+}
+
+// withSetting puts the value of the person for the variable at the end into the arguments of git config. It does not count if the
+// call is about all values, their origin, or the repository's own file alone.
+func withSetting(args []string, at int, value string) []string {
+	own := func(a string) bool {
+		return slices.Contains([]string{"--get-all", "--show-origin", "--no-includes"}, a) || strings.HasPrefix(a, "--default=")
+	}
+	rest := slices.Delete(slices.Clone(args), at, at+1)
+	if value == "" || slices.ContainsFunc(rest, own) {
+		return rest
+	}
+	return slices.Insert(rest, at, "--default="+oneLine(value), "--get")
 }
 
 // SetPerson gives a job the name and the address of the person instead of those in the manifest, and the ignore file.

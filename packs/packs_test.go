@@ -52,7 +52,7 @@ func job(t *testing.T, id bailey.CapabilityID, input map[string]any, paths map[s
 			places = append(places, bailey.Place{Input: in.Name, Path: p})
 		}
 	}
-	return m.Job(args, places)
+	return m.Job(m.ForPerson(args, pack.GitPerson{}), places)
 }
 
 // run executes a command without a cage, in a terminal if tty is set, and returns all output.

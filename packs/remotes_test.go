@@ -1,6 +1,7 @@
 package packs_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,6 +66,100 @@ func TestHostileAdds(t *testing.T) {
 	}
 }
 
+// everydayCalls are calls of capabilities that people use less often, each with an input that makes git do its work.
+var everydayCalls = []struct {
+	id    bailey.CapabilityID
+	input map[string]any
+}{
+	{"git.diff-tree", map[string]any{"diff": []any{"-p"}, "more": []any{"--root"}, "revs": []any{"HEAD"}}},
+	{"git.diff-index", map[string]any{"diff": []any{"-p"}, "revs": []any{"HEAD"}}},
+	{"git.diff-worktree", map[string]any{"diff": []any{"-p"}}},
+	{"git.annotate", map[string]any{"words": []any{"file"}}},
+	{"git.whatchanged", map[string]any{"diff": []any{"-p"}}},
+	{"git.show-branch", map[string]any{"options": []any{"--all"}}},
+	{"git.check-attr", map[string]any{"all": true, "words": []any{"file"}}},
+	{"git.check-ref-format", map[string]any{"branch": true, "name": "@{-1}"}},
+	{"git.hash-object", map[string]any{"files": []any{"file"}}},
+	{"git.symbolic-ref", map[string]any{"name": "HEAD"}},
+	{"git.fsck", nil},
+	{"git.notes-list", nil},
+	{"git.notes-show", nil},
+	{"git.sparse-list", nil},
+	{"git.rerere", map[string]any{"verb": "diff"}},
+	{"git.config-match", map[string]any{"expression": "^branch"}},
+	{"git.config-person", map[string]any{"key": "user.name"}},
+	{"git.submodule-status", map[string]any{"recursive": true}},
+	{"git.help", nil},
+	{"git.index-refresh", nil},
+	{"git.commit-preview", map[string]any{"all": true}},
+	{"git.add-matching", map[string]any{"paths": []any{"*"}}},
+	{"git.commit-from", map[string]any{"reuse": "HEAD", "all": true, "options": []any{"--allow-empty"}}},
+	{"git.notes-add", map[string]any{"verb": "add", "message": []any{"x"}}},
+	{"git.notes-replace", map[string]any{"message": []any{"y"}, "force": true}},
+	{"git.notes-remove", nil},
+	{"git.reset-files", map[string]any{"paths": []any{"file"}}},
+	{"git.merge-tree", map[string]any{"revs": []any{"HEAD", "HEAD"}}},
+	{"git.archive", map[string]any{"output": "out.tar", "tree": "HEAD"}},
+	{"git.archive", map[string]any{"output": "out.tar.gz", "tree": "HEAD"}},
+	{"git.bundle-create", map[string]any{"file": "x.bundle", "options": []any{"--all"}}},
+	{"git.bundle-verify", map[string]any{"verb": "verify", "file": "x.bundle"}},
+	{"git.gc", map[string]any{"auto": true}},
+	{"git.gc", nil},
+	{"git.gc-prune", map[string]any{"expire": "now"}},
+	{"git.repack", map[string]any{"options": []any{"-a", "-d"}}},
+	{"git.prune", nil},
+	{"git.pack-refs", map[string]any{"all": true}},
+	{"git.commit-graph", map[string]any{"options": []any{"--reachable"}}},
+	{"git.reflog-expire", map[string]any{"verb": "expire", "options": []any{"--expire=now", "--all"}}},
+	{"git.branch-copy", map[string]any{"branch": "main", "name": "copied"}},
+	{"git.branch-track", map[string]any{"upstream": "main", "branch": "copied"}},
+	{"git.branch-force", map[string]any{"force": true, "branch": "copied", "start": "HEAD"}},
+	{"git.tag-replace", map[string]any{"tag": "t", "annotate": true, "message": "x"}},
+	{"git.update-ref", map[string]any{"ref": "refs/heads/other", "to": "HEAD"}},
+	{"git.hash-object-write", map[string]any{"files": []any{"file"}}},
+	{"git.index-mark", map[string]any{"options": []any{"--chmod=+x"}, "paths": []any{"file"}}},
+	{"git.sparse-set", map[string]any{"verb": "set", "options": []any{"--cone"}, "paths": []any{"nothing"}}},
+	{"git.sparse-set", map[string]any{"verb": "disable"}},
+	{"git.stash", map[string]any{"all": true}},
+	{"git.stash-branch", map[string]any{"branch": "aside"}},
+	{"git.submodule-init", nil},
+	{"git.submodule-sync", nil},
+	{"git.submodule-update", map[string]any{"options": []any{"--init", "--recursive"}}},
+	{"git.am", map[string]any{"patches": []any{"file"}}},
+	{"git.am-abort", nil},
+	{"git.reset-merge", map[string]any{"merge": true}},
+	{"git.checkout", map[string]any{"branch": "HEAD", "detach": true}},
+	{"git.switch-to", map[string]any{"back": "-"}},
+	{"git.checkout-orphan", map[string]any{"orphan": "pages"}},
+	{"git.switch-orphan", map[string]any{"orphan": "empty"}},
+	{"git.submodule-deinit", map[string]any{"all": true, "force": true}},
+}
+
+// TestHostileEveryday checks that a repository cannot make the calls that people use less often run a program. Attacks that
+// only the cage stops are TestHostileRepositories, and TestGitEveryday for git bisect.
+func TestHostileEveryday(t *testing.T) {
+	ktest.Long(t)
+	ktest.Require(t, "git", "sh")
+	for _, r := range slices.Concat(hostile.Commits(t, t.TempDir()), hostile.Repositories(t, t.TempDir())) {
+		if r.Wall != hostile.Options {
+			continue
+		}
+		t.Run(strings.ReplaceAll(r.Key, "/", "|"), func(t *testing.T) {
+			t.Parallel()
+			env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "LC_ALL=C", "TERM=xterm"}
+			for _, c := range everydayCalls {
+				input := map[string]any{"repo": r.Dir}
+				maps.Copy(input, c.input)
+				j := job(t, c.id, input, map[string]string{"repo": r.Dir})
+				r.Arm()
+				if out := run(t, j.Dir, r.TTY, append(env, j.Env...), j.Command, j.Args...); worked(r, out) {
+					t.Fatalf("%s %v: it got through:\n%s", c.id, c.input, out)
+				}
+			}
+		})
+	}
+}
+
 // TestRemotesAreNamed checks that a remote repository must be an https address given in the call.
 func TestRemotesAreNamed(t *testing.T) {
 	for _, id := range []bailey.CapabilityID{"git.clone", "git.ls-remote"} {
@@ -102,6 +197,12 @@ func TestBuildersWaive(t *testing.T) {
 	for _, m := range catalog(t).All() {
 		builds := slices.Contains([]string{"go", "make", "npm", "pnpm", "yarn", "pip", "cargo", "python", "uv"}, m.Pack)
 		reaches, waives := len(m.Reaches()) > 0, slices.Equal(m.Waivers(), []string{pack.FSExec})
+		if m.Pack == "git" || strings.HasPrefix(string(m.ID), "go.gofmt") { // of git, a few capabilities run what the caller names
+			if waives && (reaches || !m.CagedLines() || m.SideEffect.Rank() < pack.Mutating.Rank() || m.Pack != "git") {
+				t.Errorf("%s waives %q", m.ID, m.Waivers())
+			}
+			continue
+		}
 		if m.Pack == "terraform" { // its other capabilities execute Terraform alone, without a network
 			builds = waives || reaches
 		}

@@ -45,6 +45,7 @@ for i in $(seq 25); do echo $i > counter && git add counter && git commit -qm "c
 echo aside >> cmd/main.go && git stash -q
 echo changed >> docs/notes.md && echo new > new.txt && echo staged > staged.txt && git add staged.txt && echo x > x.o
 git remote add origin https://git.example.org/shop.git
+rm -f .git/hooks/*
 `
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", script, "sh", dir)
 	cmd.Env = gitEnv(t.TempDir())
@@ -209,6 +210,46 @@ git diff --no-index counter counter
 git clean -nd
 git add --dry-run .
 git version
+git help
+git --help
+git show stash@{0}
+git log -1 HEAD@{1} --oneline
+git symbolic-ref HEAD
+git symbolic-ref -q --short HEAD
+git symbolic-ref refs/remotes/origin/HEAD
+git diff-tree --no-commit-id --name-only -r HEAD
+git diff-tree -p v1.0.0 v1.1.0 -- cmd
+git diff-index --quiet HEAD --
+git diff-index --name-status HEAD
+git diff-index --cached HEAD
+git annotate cmd/main.go
+git whatchanged -2
+git show-branch main feature/search
+git check-attr -a cmd/main.go
+git check-attr text diff -- cmd/main.go
+git check-ref-format --branch feature/x
+git check-ref-format refs/heads/a..b
+git hash-object counter cmd/main.go
+git fsck
+git fsck --no-dangling --connectivity-only
+git rev-parse --git-path index
+git rev-parse --verify --quiet nothing
+git rev-list --objects --all
+git rev-list --count --left-right main...feature/search
+git shortlog -sn --all --no-merges
+git notes
+git notes list
+git notes show HEAD
+git sparse-checkout list
+git rerere status
+git reflog --date=iso
+git submodule
+git submodule status
+git cat-file blob HEAD:counter
+git for-each-ref --format='%(refname:short) %(objecttype)' refs/tags
+git ls-files --eol
+git describe --tags --abbrev=0
+git merge-base --is-ancestor v1.0.0 HEAD
 `
 
 // TestGitDoesTheSame checks that lines that change a repository leave it as git itself does.
@@ -219,35 +260,47 @@ func TestGitDoesTheSame(t *testing.T) {
 		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
-		var states, said [2]string
-		for i := range states {
-			dir := filepath.Join(t.TempDir(), "repo")
-			if err := os.CopyFS(dir, os.DirFS(sample)); err != nil {
-				t.Fatal(err)
-			}
-			before := ""
-			for part := range strings.SplitSeq(line, " ; ") { // all but the last part prepare
-				if before != "" {
-					outputOf(t, dir, gitEnv(home), "sh", "-c", before)
-				}
-				before = part
-			}
-			before = strings.TrimSpace(before)
-			words, _ := shell.Fields(before, nil)
-			if i == 0 {
-				_, said[i] = runMeaning(t, before, dir, home)
-			} else {
-				said[i] = outputOf(t, dir, gitEnv(home), "git", words[1:]...)
-			}
-			for _, look := range []string{"rev-parse HEAD", "symbolic-ref HEAD", "for-each-ref", "stash list", "status --porcelain=v2 --branch --ignored", "ls-files --stage", "diff --binary", "diff --cached", "config --local --list", "worktree list"} {
-				states[i] += strings.ReplaceAll(outputOf(t, dir, gitEnv(home), "git", strings.Fields(look)...), dir, "repo")
-			}
-		}
-		if states[0] != states[1] {
-			t.Errorf("%s leaves\n%s\n(it said %s)\nwant\n%s\n(git said %s)", line, states[0], said[0], states[1], said[1])
-		}
+		t.Run(strings.ReplaceAll(line, "/", "|"), func(t *testing.T) {
+			t.Parallel()
+			compareWrites(t, line, sample, home)
+		})
 	}
 }
+
+// compareWrites runs a line as a call and as itself, each in a copy of a repository, and compares what they leave.
+func compareWrites(t *testing.T, line, sample, home string) {
+	t.Helper()
+	var states, said [2]string
+	for i := range states {
+		dir := filepath.Join(t.TempDir(), "repo")
+		if err := os.CopyFS(dir, os.DirFS(sample)); err != nil {
+			t.Fatal(err)
+		}
+		before := ""
+		for part := range strings.SplitSeq(line, " ; ") { // all but the last part prepare
+			if before != "" {
+				outputOf(t, dir, gitEnv(home), "sh", "-c", before)
+			}
+			before = part
+		}
+		before = strings.TrimSpace(before)
+		words, _ := shell.Fields(before, nil)
+		if i == 0 {
+			_, said[i] = runMeaning(t, before, dir, home)
+		} else {
+			said[i] = outputOf(t, dir, gitEnv(home), "git", words[1:]...)
+		}
+		states[i] = strings.ReplaceAll(outputOf(t, dir, gitEnv(home), "sh", "-c", writtenState), dir, "repo")
+	}
+	if states[0] != states[1] {
+		t.Errorf("%s leaves\n%s\n(it said %s)\nwant\n%s\n(git said %s)", line, states[0], said[0], states[1], said[1])
+	}
+}
+
+// writtenState is a script that shows all that a line may have changed.
+const writtenState = `git rev-parse HEAD; git symbolic-ref HEAD; git for-each-ref; git stash list; git status --porcelain=v2 --branch --ignored
+git ls-files --stage -v; git diff --binary; git diff --cached; git config --local --list; git worktree list; git reflog; git count-objects
+git notes list; git sparse-checkout list; ls .git; ls; git bisect log; cat .git/HEAD`
 
 const writeLines = `
 git remote add theirs git@github.com:c/b.git
@@ -318,6 +371,95 @@ git rm --cached counter
 git rm -r cmd
 git clean -fd
 git clean -fdx
+git add -f x.o
+git add -N new.txt
+git add '*.txt'
+git add ':!docs'
+git add --chmod=+x counter
+git commit -qm "named" docs/notes.md
+echo "from a file" > msg ; git commit -F msg
+git commit -a -C HEAD~1
+git commit --amend --author="Ann <ann@example.org>" --no-edit
+git stash ; git checkout v1.0.0
+git stash ; git checkout HEAD~2
+git stash ; git checkout --detach
+git stash ; git checkout --orphan pages
+git stash ; git switch --orphan pages
+git stash ; git switch --detach v1.1.0
+git stash ; git switch -q done ; git switch -
+git stash ; git switch -q done ; git checkout -
+git checkout HEAD~3 counter
+git checkout v1.0.0 cmd/main.go
+git reset HEAD staged.txt
+git reset staged.txt
+git reset -q HEAD~1 -- counter
+git reset --keep HEAD~1
+git reset --merge HEAD
+git stash --all
+git stash -k
+git stash -m later
+git stash push -m later docs
+git stash ; git stash branch aside
+git branch -u main feature/search
+git branch --set-upstream-to=main feature/search
+git branch -q -u main done ; git branch --unset-upstream done
+git branch -M trunk
+git branch -M spike/graphql done
+git branch -f done HEAD~2
+git branch -c done done-too
+git branch -C done merged
+git tag -f v1.0.0
+git tag -f -a v1.0.0 -m again HEAD~1
+git symbolic-ref HEAD refs/heads/done
+git update-ref refs/heads/done HEAD
+git update-ref -d refs/heads/done
+git update-ref -m why refs/tags/x HEAD~1
+git commit --dry-run -a
+git update-index --refresh
+git update-index --assume-unchanged counter
+git update-index --skip-worktree docs/notes.md
+git update-index --chmod=+x counter
+git hash-object -w counter
+git mv -f counter cmd/main.go
+git notes add -m "reviewed" HEAD
+git notes add -m one HEAD ; git notes append -m two HEAD
+git notes add -m one HEAD ; git notes add -f -m two HEAD
+git notes add -m one HEAD ; git notes remove HEAD
+git stash ; git sparse-checkout set docs
+git stash ; git sparse-checkout init --cone
+git stash ; git sparse-checkout set docs ; git sparse-checkout add cmd
+git stash ; git sparse-checkout set docs ; git sparse-checkout disable
+git gc
+git gc --prune=now
+git prune
+git repack -ad
+git pack-refs --all
+git commit-graph write --reachable
+git reflog expire --expire=now --all
+git reflog delete HEAD@{1}
+git archive --format=zip -o out.zip HEAD
+git archive -o out.tar.gz --prefix=app/ HEAD cmd
+git bundle create all.bundle --all
+git bundle create some.bundle main
+git format-patch -o patches HEAD~2
+git format-patch -1 HEAD
+git stash ; git format-patch -q -o p v1.0.0..v1.1.0 ; git switch -q -c a v1.0.0 ; git am p/0001-cmd-write-three.patch
+git stash ; git format-patch -q -o p v1.0.0..v1.1.0 ; git switch -q -c a done ; echo x > cmd/main.go ; git commit -qam a ; git am -3 p/0001-cmd-write-three.patch ; git am --abort
+git stash ; git format-patch -q -o p v1.0.0..v1.1.0 ; git switch -q -c a done ; echo x > cmd/main.go ; git commit -qam a ; git am p/0001-cmd-write-three.patch ; git am --skip
+git stash ; git switch -q -c a main~3 ; echo a > counter ; git commit -qam a ; git rebase main ; git rebase --quit
+git stash ; git switch -q -c a main~3 ; echo a > counter ; git commit -qam a ; git cherry-pick main ; git cherry-pick --skip
+git stash ; git switch -q -c a main~3 ; echo a > counter ; git commit -qam a ; git merge main ; git merge --quit
+git stash ; git revert HEAD~3 ; echo b > counter ; git add counter ; git revert --continue
+git stash ; git bisect start
+git stash ; git bisect start HEAD v1.0.0
+git stash ; git bisect start HEAD v1.0.0 ; git bisect good
+git stash ; git bisect start HEAD v1.0.0 ; git bisect skip
+git stash ; git bisect start HEAD v1.0.0 ; git bisect reset
+git stash ; git bisect start HEAD v1.0.0 ; git bisect run grep -q 1 counter
+git stash ; git rebase -x "touch ran" HEAD~2
+git merge-tree main feature/search
+git submodule init
+git submodule foreach git status
 git stash ; git switch -q -c a ; echo a > counter ; git commit -qam a ; git merge main~1 ; git merge --abort
 git stash ; git switch -q -c a main~3 ; echo a > counter ; git commit -qam a ; git rebase main ; git rebase --abort
 git stash ; git switch -q -c a main~3 ; echo a > counter ; git commit -qam a ; git rebase main ; echo b > counter ; git add counter ; git rebase --continue

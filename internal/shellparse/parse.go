@@ -10,6 +10,7 @@ package shellparse
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -231,7 +232,7 @@ func (r *lineWalker) walkCall(n *syntax.CallExpr, s *syntax.Stmt) error {
 	for _, redirect := range s.Redirs {
 		r.addRedirect(&c, redirect)
 	}
-	if len(n.Assigns) > 0 {
+	if len(n.Assigns) > 0 && !r.setsNoEditor(n.Assigns, c) {
 		c.markOpaque("it sets variables")
 		if len(n.Args) == 0 {
 			r.tainted = "earlier commands may have changed it"
@@ -244,6 +245,25 @@ func (r *lineWalker) walkCall(n *syntax.CallExpr, s *syntax.Stmt) error {
 		return nil
 	}
 	return r.unwrapProgram(c)
+}
+
+// setsNoEditor reports whether a command line of git sets only variables that keep git from asking or showing something, as
+// GIT_EDITOR=true and GIT_PAGER=cat do. A call does neither anyway.
+func (r *lineWalker) setsNoEditor(assigns []*syntax.Assign, c Command) bool {
+	if len(c.Words) == 0 || c.Words[0] != "git" {
+		return false
+	}
+	for _, a := range assigns {
+		if a.Append || a.Naked || a.Index != nil || a.Array != nil || a.Name == nil || a.Value == nil {
+			return false
+		}
+		v, ok := r.literalWord(a.Value)
+		if !ok || !slices.Contains([]string{"GIT_EDITOR=true", "GIT_EDITOR=:", "GIT_PAGER=cat", "PAGER=cat", "GIT_TERMINAL_PROMPT=0",
+			"GIT_SEQUENCE_EDITOR=true", "GIT_SEQUENCE_EDITOR=:", "GIT_OPTIONAL_LOCKS=0"}, a.Name.Value+"="+v) {
+			return false
+		}
+	}
+	return true
 }
 
 // changeDir updates the directory if the destination is plain, and otherwise marks the directory as unknown.

@@ -40,8 +40,9 @@ func (w *Workspaces) GitPerson(places []bailey.Place) pack.GitPerson {
 	if v, set := s.lastValue("core", "excludesfile"); set {
 		ignore = s.expandHome(v, home)
 	}
+	own := s.personalSettings()
 	w.addRepositorySettings(s, places)
-	p := pack.GitPerson{Unknown: s.unknown}
+	p := pack.GitPerson{Unknown: s.unknown, Settings: own}
 	p.Name, _ = s.lastValue("user", "name")
 	p.Email, _ = s.lastValue("user", "email")
 	p.SignCommits, p.SignTags = s.isTrue("commit", "gpgsign"), s.isTrue("tag", "gpgsign") || s.isTrue("tag", "forcesignannotated")
@@ -63,6 +64,17 @@ func (s *gitSettings) lastValue(section, key string) (v string, set bool) {
 		}
 	}
 	return v, set
+}
+
+// personalSettings returns the variables that a call may show.
+func (s *gitSettings) personalSettings() map[string]string {
+	all := map[string]string{}
+	for _, e := range s.entries {
+		if name := e.Section + "." + e.Key; e.Sub == "" && pack.IsPersonal(name) {
+			all[name] = e.Value
+		}
+	}
+	return all
 }
 
 func (s *gitSettings) isTrue(section, key string) (is bool) {
