@@ -80,6 +80,12 @@ go tool trace t.out => nothing
 go mod edit -dropreplace example.org/a => go.mod-edit mutating
 go work use ./a ./b => go.work mutating
 go doc -http => nothing
+gofmt -l . => go.gofmt-check readOnly
+gofmt -s -d cmd main.go => go.gofmt-check readOnly
+gofmt -w . => go.gofmt mutating
+gofmt -l -w main.go => go.gofmt mutating
+gofmt -w /etc/x.go => nothing
+gofmt => nothing
 cargo -q build --all-targets => cargo.build mutating
 cargo build --config build.rustc-wrapper=./x => nothing
 cargo -Z unstable-options build => nothing

@@ -91,6 +91,12 @@ func TestRemoteClasses(t *testing.T) {
 		"git ls-remote origin": pack.ReadOnly, "git remote show origin": pack.ReadOnly, "git remote prune origin": pack.Mutating,
 		"git remote update": pack.Mutating, "git remote remove x": pack.Destructive, "git remote add x https://git.example.org/x": pack.Mutating,
 		"git config user.name": pack.ReadOnly, "git config user.name x": pack.Mutating, "git worktree remove x": pack.Destructive,
+		"git submodule update --init": pack.Mutating, "git submodule foreach x": pack.Mutating, "git bisect run x -y": pack.Mutating,
+		"git rebase -x make main": pack.Mutating, "git clone git@github.com:a/b.git": pack.Mutating, "git init": pack.Additive,
+		"git branch -M main": pack.Destructive, "git branch -f main HEAD": pack.Destructive, "git tag -f v1": pack.Destructive,
+		"git gc --prune=now": pack.Destructive, "git gc": pack.Mutating, "git update-ref -d refs/heads/x": pack.Destructive,
+		"git checkout HEAD~1 Makefile": pack.Destructive, "git checkout HEAD~1": pack.Mutating, "git reset HEAD Makefile": pack.Mutating,
+		"git reset --keep HEAD~1": pack.Destructive, "git reflog expire --all": pack.Destructive, "git mv -f a b": pack.Destructive,
 	} {
 		found := pack.Meanings(catalog(t).All(), strings.Fields(line))
 		if len(found) != 1 || len(found[0].Inputs) != 1 {
@@ -112,7 +118,7 @@ func TestRemoteClasses(t *testing.T) {
 		"git config core.sshCommand x", "git config --global user.name x", "git config --file=x user.name", "git config -e",
 		"git config remote.origin.url x", "git config --replace-all user.name x", "git config --add user.name x", "git config --blob x user.name",
 		"git remote add x ext::x", "git remote add -f x https://git.example.org/x", "git remote add --mirror=fetch x https://git.example.org/x",
-		"git remote set-url --delete origin x", "git worktree add -f x", "git worktree add ../x", "git submodule update --init",
+		"git remote set-url --delete origin x", "git worktree add -f x", "git worktree add ../x", "git submodule update --reference=/x", "git remote set-head origin",
 	} {
 		for _, m := range pack.Meanings(catalog(t).All(), strings.Fields(line)) {
 			if _, err := m.Check(m.Inputs[0], true); err == nil {

@@ -26,11 +26,7 @@ func TestGitEveryday(t *testing.T) {
 	s, yard := yardOf(t, catalog, `
 @id("everyday")
 permit (principal, action in Action::"pack:git", resource == Target::"local")
-when { context.cage == "full" && ["fs.exec"].containsAll(context.waivers) };
-
-@id("everyday-for-good")
-permit (principal, action in [Action::"git.repack", Action::"git.reset-hard"], resource == Target::"local")
-when { context.cage == "full" };`)
+when { context.cage == "full" && ["fs.exec"].containsAll(context.waivers) };`)
 	repo := filepath.Join(yard, "repo")
 	plain(t, yard, "init", "-q", "-b", "main", repo)
 	for _, text := range []string{"one\n", "two\n", "three\n", "four\n"} {
@@ -39,6 +35,11 @@ when { context.cage == "full" };`)
 		plain(t, repo, "commit", "-qm", strings.TrimSpace(text))
 	}
 	ktest.Write(t, filepath.Join(repo, "four.patch"), plain(t, repo, "format-patch", "-1", "--stdout")+"\n")
+	plain(t, repo, "reset", "-q", "--hard", "HEAD~1")
+	hook := filepath.Join(repo, ".git/hooks/reference-transaction")
+	if err := os.WriteFile(hook, []byte("#!/bin/sh\necho hostile-hook-ran >&2\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		id    bailey.CapabilityID
 		input map[string]any
@@ -52,11 +53,9 @@ when { context.cage == "full" };`)
 		{"git.notes-add", map[string]any{"verb": "add", "message": []any{"seen"}}, ""},
 		{"git.notes-show", nil, "seen"},
 		{"git.gc", nil, ""},
-		{"git.repack", map[string]any{"options": []any{"-a", "-d"}}, ""},
 		{"git.archive", map[string]any{"output": "out.tar.gz", "tree": "HEAD"}, ""},
 		{"git.bundle-create", map[string]any{"file": "x.bundle", "options": []any{"--all"}}, ""},
 		{"git.bundle-verify", map[string]any{"verb": "verify", "file": "x.bundle"}, ""},
-		{"git.reset-hard", map[string]any{"hard": true, "rev": "HEAD~1"}, ""},
 		{"git.am", map[string]any{"patches": []any{"four.patch"}}, "Applying: four"},
 		{"git.checkout", map[string]any{"branch": "HEAD~1"}, ""},
 		{"git.switch-to", map[string]any{"back": "-"}, ""},
@@ -83,6 +82,9 @@ when { context.cage == "full" };`)
 		}
 		res := try(t, s, c.id, repo, input)
 		out := string(res.Stdout) + string(res.Stderr)
+		if strings.Contains(out, "hostile-hook-ran") && c.id != "git.bisect-run" { // which runs what the project has
+			t.Errorf("%s %v runs a hook:\n%s", c.id, c.input, out)
+		}
 		word, not := strings.CutPrefix(c.want, "!")
 		if mayFail := c.id == "git.commit-preview"; res.Status != bailey.OK && !mayFail || strings.Contains(out, word) == not {
 			t.Errorf("%s %v: %v, want %q\n%s", c.id, c.input, res.Err, c.want, out)
@@ -95,6 +97,9 @@ when { context.cage == "full" };`)
 	}
 	if head, _ := os.ReadFile(filepath.Join(yard, "fresh/.git/HEAD")); string(head) != "ref: refs/heads/trunk\n" {
 		t.Errorf("the first branch is not the person's: %s", head)
+	}
+	if _, err := os.Stat(hook); err != nil {
+		t.Error(err)
 	}
 	owned(t, repo)
 }
