@@ -89,6 +89,10 @@ func (m *Capability) PlanSigning(args []string, input map[string]any, p GitPerso
 	}
 	s := &Signing{Kind: kind, Most: 1, OtherAuthors: input["author"] != nil}
 	verb, rest := splitVerb(args)
+	if slices.ContainsFunc(rest, func(a string) bool { return strings.HasPrefix(a, "--exec") }) {
+		return nil, bailey.Denied.Errorf("run this command yourself, or repeat it with --no-gpg-sign",
+			"the commits must be signed, and a call that runs commands of its own between them could have anything signed")
+	}
 	switch verb {
 	case "rebase", "cherry-pick", "revert", "pull", "am":
 		s.Most, s.OtherAuthors = maxSeries, true

@@ -75,7 +75,7 @@ func checkStandable(q bailey.Question, long time.Duration) error {
 			"set the duration with --for, for example 1h30m")
 	case w.Count > 1:
 		return say(fmt.Sprintf("its rules require %d people", w.Count), "approve the question itself")
-	case strings.HasSuffix(q.Impact, ", irreversible"):
+	case strings.Contains(q.Impact+", ", ", irreversible, "): // what the call signs may follow
 		return say("its effect is irreversible", "approve the question itself")
 	case slices.ContainsFunc(q.Leases, func(l bailey.LeaseScope) bool { return l.Approval }):
 		return say("one of its credentials requires an answer for each call", "approve the question itself")

@@ -58,21 +58,30 @@ func (u *Queue) keepSessionAnswer(e *entry) {
 	}
 }
 
+// ForgetAnswers ends all answers that hold for a session.
+func (u *Queue) ForgetAnswers() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	clear(u.answered)
+}
+
 // useSessionAnswer lets a call through if a person has answered all its asking rules in this session, and records which
 // answer is used.
 func (u *Queue) useSessionAnswer(ctx context.Context, q bailey.Question) (a bailey.Answer, ok bool, err error) {
 	rules := sessionRules(q)
 	var names []string
+	var first *entry // one answer must cover all rules: together they may want more than each alone
 	for _, r := range rules {
 		u.mu.Lock()
 		s, ok := u.answered[r]
 		u.mu.Unlock()
-		if !ok || hasPassed(u.c.Now(), s.until) {
-			return a, false, nil
+		if !ok || hasPassed(u.c.Now(), s.until) || first != nil && s.e != first {
+			return bailey.Answer{}, false, nil
 		}
+		first = s.e
 		proven := u.provenNames(s.e)
 		if len(proven) < bailey.Combine(s.e.q.Rules).Count {
-			return a, false, nil // its author is no longer allowed to approve
+			return bailey.Answer{}, false, nil // its author is no longer allowed to approve
 		}
 		a.Question = s.e.q.ID
 		a.Granted = append(a.Granted, r.rule)

@@ -18,7 +18,8 @@ import (
 // Adapter is the source of the value of a lease. It is made once, when the table is read, and asked for each loan, so
 // that a source can change. Its errors must not contain a value.
 type Adapter interface {
-	// Mint returns a value with the rights in the table, valid for about ttl.
+	// Mint returns a value with the rights in the table, valid for about ttl. If the issuer made a value that must not be
+	// lent, it returns ID, Until and Handle of that beside the error.
 	Mint(ctx context.Context, ttl time.Duration) (Minted, error)
 	// Revoke ends the validity of a minted value if the issuer supports that. It gets ID and Handle of the value. It
 	// may

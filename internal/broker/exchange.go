@@ -114,30 +114,22 @@ func (e *tokenExchange) Mint(ctx context.Context, _ time.Duration) (Minted, erro
 		cure:   "check the client, and that the token in " + e.subject + " has not expired"}); err != nil {
 		return Minted{}, err
 	}
-	if got.AccessToken == "" || !strings.EqualFold(got.TokenType, "Bearer") && got.TokenType != "N_A" {
+	if got.AccessToken == "" {
 		return Minted{}, e.strangeAnswer()
 	}
-	m := Minted{Value: []byte(got.AccessToken), ID: tokenID(got.AccessToken)}
-	if got.ExpiresIn > 0 {
-		m.Until = validFor(got.ExpiresIn)
-	}
+	m := Minted{Value: []byte(got.AccessToken), ID: tokenID(got.AccessToken), Until: validFor(got.ExpiresIn)}
 	if e.revoke != "" {
-		m.Handle = m.Value
+		m.Handle = []byte(got.AccessToken)
+	}
+	if !strings.EqualFold(got.TokenType, "Bearer") && got.TokenType != "N_A" {
+		return m, e.strangeAnswer()
 	}
 	for scope := range strings.FieldsSeq(got.Scope) { // no scope in the answer: the one that was asked for
 		if !slices.Contains(strings.Fields(e.want), scope) {
-			return Minted{}, errors.Join(
-				unavailableError(
-					nil,
-					"correct scopes in "+TableName+", or the client at the issuer",
-					"the token endpoint issued more than was asked for: scope %.64q",
-					scope,
-				),
-				e.Revoke(context.WithoutCancel(ctx), "", m.Handle),
-			)
+			return m, unavailableError(nil, "correct scopes in "+TableName+", or the client at the issuer",
+				"the token endpoint issued more than was asked for: scope %.64q", scope)
 		}
 	}
-	m.Handle = slices.Clone(m.Handle) // the value is cleared when it was sent
 	return m, nil
 }
 

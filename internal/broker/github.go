@@ -86,9 +86,13 @@ func isRepository(s string) bool {
 		!strings.ContainsFunc(s, func(r rune) bool { return !isTokenRune(r) || strings.ContainsRune("~+/=:", r) })
 }
 
-// permissionRank orders the levels of a permission; 0 for any other text.
+// permissionRank orders the levels of a permission. An unknown level is above all others.
 func permissionRank(level string) int {
-	return slices.Index([]string{"", "read", "write", "admin"}, level)
+	levels := []string{"", "read", "write", "admin"}
+	if i := slices.Index(levels, level); i >= 0 {
+		return i
+	}
+	return len(levels)
 }
 
 // installationToken is GitHub's answer.
@@ -117,22 +121,18 @@ func (g *github) Mint(ctx context.Context, _ time.Duration) (Minted, error) {
 		header: header, body: body, into: &got, cure: "check the app's key and id, and that it is installed with these permissions"}); err != nil {
 		return Minted{}, err
 	}
-	if got.Token == "" || got.ExpiresAt.IsZero() {
+	if got.Token == "" {
 		return Minted{}, g.strangeAnswer()
 	}
 	m := Minted{Value: []byte(got.Token), Handle: []byte(got.Token), Until: got.ExpiresAt.UTC()}
 	sum := sha256.Sum256(m.Value)
 	m.ID = base64.StdEncoding.EncodeToString(sum[:]) // hashed_token in GitHub's audit log
+	if got.ExpiresAt.IsZero() {
+		return m, g.strangeAnswer()
+	}
 	if wider := g.widerThanAsked(got); wider != "" {
-		return Minted{}, errors.Join(
-			unavailableError(
-				nil,
-				"check that server in "+TableName+" is that of GitHub",
-				"GitHub issued more than was asked for: %s",
-				wider,
-			),
-			g.Revoke(context.WithoutCancel(ctx), m.ID, m.Handle),
-		)
+		return m, unavailableError(nil, "check that server in "+TableName+" is that of GitHub",
+			"GitHub issued more than was asked for: %s", wider)
 	}
 	return m, nil
 }

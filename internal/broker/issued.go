@@ -66,12 +66,13 @@ func (s *Server) takeHandles() map[string]issuedRecord {
 	}
 	for _, n := range names {
 		text, err := readPrivate(s.issuedFile(n.Name()), maxIssued)
-		var r issuedRecord
-		if err == nil {
-			err = json.Unmarshal(text, &r)
-		}
-		if err != nil || !strings.HasPrefix(n.Name(), "l-") {
+		if err != nil { // perhaps it can be read at the next start
 			s.Log.Warn("cannot read what revokes a credential", "lease", n.Name(), "err", err)
+			continue
+		}
+		var r issuedRecord
+		if err := json.Unmarshal(text, &r); err != nil || !strings.HasPrefix(n.Name(), "l-") {
+			s.Log.Warn("what revokes a credential was not written whole", "lease", n.Name())
 			os.Remove(s.issuedFile(n.Name()))
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"strings"
@@ -158,7 +159,7 @@ func (i issuer) statusError(status int, body []byte, x exchange) error {
 	kind, hint, about := bailey.Unavailable, "check "+i.name, fmt.Sprintf("status %d", status)
 	if x.reason != nil {
 		if code := x.reason(body); code != "" && len(code) <= 64 &&
-			!strings.ContainsFunc(code, func(r rune) bool { return !isTokenRune(r) }) {
+			strings.Trim(code, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_.") == "" { // no digits: not a value
 			about += ", " + code
 		}
 	}
@@ -198,6 +199,7 @@ func (i issuer) newClient() (*http.Client, error) {
 		}
 	}
 	return &http.Client{
+		Timeout:       issuerTimeout,
 		Transport:     &http.Transport{TLSClientConfig: config},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, nil
@@ -239,8 +241,11 @@ func jsonCode(names ...string) func([]byte) string {
 	}
 }
 
-// validFor returns the end of a validity that an issuer gives in seconds.
+// validFor returns the end of a validity that an issuer gives in seconds, or zero if it gives none or one without sense.
 func validFor(seconds int64) time.Time {
+	if seconds <= 0 || seconds > math.MaxInt32 {
+		return time.Time{}
+	}
 	return time.Now().Add(time.Duration(seconds) * time.Second).UTC().Truncate(time.Second)
 }
 

@@ -116,18 +116,18 @@ func (s *Server) mintValues(ctx context.Context, a brokerRequest, entries []Entr
 	ttl := maxTTL
 	for i, e := range entries {
 		m, err := mintOne(ctx, e)
-		if err != nil {
-			return made, values, unavailableError(err, bailey.HintOf(err), "credential %q has no value",
-				a.Wants[i].Name)
-		}
-		values = append(values, m.Value)
-		made.parts = append(made.parts,
-			mintedLease{entry{ID: "l-" + strings.ToLower(rand.Text()), Name: a.Wants[i].Name, Mint: m.ID,
-				Until: m.Until}, e.mint, m.Handle})
-		if m.Handle != nil {
-			if err := s.keepHandle(made.parts[i].entry, m.Handle); err != nil {
-				return made, values, err
+		if m.Handle != nil || err == nil {
+			p := mintedLease{entry{ID: "l-" + strings.ToLower(rand.Text()), Name: a.Wants[i].Name, Mint: m.ID, Until: m.Until},
+				e.mint, m.Handle}
+			values, made.parts = append(values, m.Value), append(made.parts, p)
+			if m.Handle != nil { // also of a value that is not lent: it must be revoked
+				if err := s.keepHandle(p.entry, m.Handle); err != nil {
+					return made, values, err
+				}
 			}
+		}
+		if err != nil {
+			return made, values, unavailableError(err, bailey.HintOf(err), "credential %q has no value", a.Wants[i].Name)
 		}
 		if fault := valueFault(m.Value); fault != "" {
 			return made, values, bailey.Invalid.Errorf("correct the value at its source",
@@ -198,16 +198,43 @@ func (s *Server) endLease(p mintedLease, why string) {
 	}
 }
 
-// revokeLease asks the issuer to revoke. If that fails, what it needs stays on the disk for the next start, unless the
+// revokeLease asks the issuer to revoke. If that fails, it is tried again each minute and at the next start, until the
 // value has expired.
 func (s *Server) revokeLease(p mintedLease) error {
 	ctx, cancel := context.WithTimeout(context.Background(), revokeTimeout)
 	defer cancel()
 	err := p.from.Revoke(ctx, p.Mint, p.handle)
-	if p.handle != nil && (err == nil || !p.Until.IsZero() && p.Until.Before(s.Now())) {
-		err = errors.Join(err, os.Remove(s.issuedFile(p.ID)))
+	if p.handle == nil {
+		return err
 	}
-	return err
+	if err != nil && (p.Until.IsZero() || p.Until.After(s.Now())) {
+		s.unrevoked.Store(p.ID, p)
+		return err
+	}
+	s.unrevoked.Delete(p.ID)
+	return errors.Join(err, os.Remove(s.issuedFile(p.ID)))
+}
+
+// retryRevoking revokes until ctx ends what could not be revoked before.
+func (s *Server) retryRevoking(ctx context.Context) {
+	tick := time.NewTicker(s.Retry)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s.unrevoked.Range(func(_, lease any) bool {
+			p := lease.(mintedLease)
+			if err := s.revokeLease(p); err != nil {
+				s.Log.Warn("still cannot revoke a lease", "lease", p.ID, "err", err)
+			} else if err := s.journal.appendEvent(event{At: s.Now().UTC(), Event: "end", Lease: p.ID, Why: "revoked later"}, false); err != nil {
+				s.Log.Error("cannot record the end of a lease", "lease", p.ID, "err", err)
+			}
+			return ctx.Err() == nil
+		})
+	}
 }
 
 // revokeLoans ends the open loans that contain one of the named leases, or all if none is named. The credentials are
@@ -237,8 +264,13 @@ func (l *clientConn) revokeLoans(a brokerRequest) (out revoked, err error) {
 func (s *Server) endLeft(context.Context) {
 	t, handles := s.table.Load(), s.takeHandles()
 	var all sync.WaitGroup // an issuer that is away must not delay the others
+	slots := make(chan struct{}, 16)
 	end := func(e entry, handle []byte) {
-		all.Go(func() { s.endLease(mintedLease{e, t.adapterOf(e.Name), handle}, "the broker stopped first") })
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			s.endLease(mintedLease{e, t.adapterOf(e.Name), handle}, "the broker stopped first")
+		})
 	}
 	for _, e := range s.journal.openLeases() {
 		end(e, handles[e.ID].Handle)

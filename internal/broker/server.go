@@ -34,6 +34,7 @@ type Config struct {
 	Ready    func(socket string)    // is called when the socket exists
 	Idle     time.Duration          // how long a connection without a loan may be silent; default: 30 s
 	Most     int                    // connections at the same time; default: 1024
+	Retry    time.Duration          // between attempts to revoke what its issuer did not revoke; default: 1 min
 	exe      func(pid int) string   // for tests
 	perm     func(dir string) error // for tests
 }
@@ -47,7 +48,9 @@ type Server struct {
 	applies sync.Mutex            // one at a time
 	live    atomic.Int64          // connections
 	loans   sync.Map              // *clientConn with an open loan: its *loan
-	signs   sync.Mutex            // held from the check of a key's last signature until the line of the next one is written
+
+	unrevoked sync.Map   // id of a lease whose issuer did not revoke it yet: its mintedLease
+	signs     sync.Mutex // held from the check of a key's last signature until the line of the next one is written
 }
 
 // New takes ownership of the directory, which must be private to this user and not in use by another broker. It reads
@@ -75,6 +78,7 @@ func (s *Server) setDefaults() {
 	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
 	s.Idle = cmp.Or(s.Idle, 30*time.Second)
 	s.Most = cmp.Or(s.Most, 1024)
+	s.Retry = cmp.Or(s.Retry, time.Minute)
 	if s.Adapters == nil {
 		s.Adapters = Adapters()
 	}
@@ -146,6 +150,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var links sync.WaitGroup
 	defer links.Wait()
 	defer cancel()
+	links.Go(func() { s.retryRevoking(ctx) })
 	context.AfterFunc(ctx, func() { l.Close() })
 	s.noteSocket()
 	s.Ready(s.Socket)

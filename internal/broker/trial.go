@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -35,11 +36,12 @@ func (t *Table) TryLease(ctx context.Context, name string) Trial {
 		err = bailey.Invalid.New("the value "+fault, "correct the value at its source")
 	}
 	clear(m.Value)
-	if err == nil && m.Handle != nil {
+	if m.Handle != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeTimeout)
 		defer cancel()
-		err = e.mint.Revoke(ctx, m.ID, m.Handle)
-		r.Revoked = err == nil
+		failed := e.mint.Revoke(ctx, m.ID, m.Handle)
+		r.Revoked = failed == nil
+		err = cmp.Or(err, failed)
 	}
 	if err != nil {
 		r.Error, r.Hint = err.Error(), bailey.HintOf(err)

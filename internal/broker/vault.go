@@ -162,7 +162,7 @@ func (v *vault) Mint(ctx context.Context, _ time.Duration) (m Minted, err error)
 	}
 	defer func() {
 		if own && m.Handle == nil { // nothing depends on this login any more
-			v.revokeToken(context.WithoutCancel(ctx), token)
+			v.endLogin(ctx, token)
 		}
 	}()
 	var got vaultAnswer
@@ -170,21 +170,21 @@ func (v *vault) Mint(ctx context.Context, _ time.Duration) (m Minted, err error)
 		into: &got, cure: vaultCure}); err != nil {
 		return Minted{}, err
 	}
-	value, err := v.pickValue(got)
-	if err != nil {
-		if !own && got.LeaseID != "" {
-			err = errors.Join(err, v.Revoke(context.WithoutCancel(ctx), got.LeaseID, nil))
-		}
-		return Minted{}, err
-	}
-	m = Minted{Value: value}
 	if got.LeaseID != "" {
 		m.ID, m.Until, m.Handle = got.LeaseID, validFor(got.LeaseDuration), []byte{}
 		if own {
 			m.Handle = []byte(token)
 		}
 	}
-	return m, nil
+	m.Value, err = v.pickValue(got)
+	return m, err
+}
+
+// endLogin ends the token of a login that made nothing. If that fails, the token ends by itself: it was used to read only.
+func (v *vault) endLogin(ctx context.Context, token string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeTimeout)
+	defer cancel()
+	v.revokeToken(ctx, token)
 }
 
 // pickValue takes the value from an answer. In version 2 of the key-value engine the secret is below data.data.

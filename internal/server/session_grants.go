@@ -57,6 +57,7 @@ func newSessionGrants(g agenthook.Grant) (rows []apitype.StandingGrant) {
 
 // endEveryGrant ends all grants that last, because of reason.
 func (s *Server) endEveryGrant(reason string) {
+	s.Queue.ForgetAnswers()
 	s.Queue.EndGrants(reason, func(bailey.Grant) bool { return true })
 	if err := s.hook.Grants.EndSession(context.Background(), "", reason); err != nil {
 		s.Log.Error("the end of grants is not in the ledger", "err", err)
@@ -72,6 +73,7 @@ func (s *Server) applyPolicy(ctx context.Context, r apitype.PolicyRequest,
 		return p, err
 	}
 	const reason = "the policy was changed"
+	s.Queue.ForgetAnswers()
 	s.Queue.EndGrants(reason, approve.ForSession(""))
 	if err := s.hook.Grants.EndSession(context.WithoutCancel(ctx), "", reason); err != nil {
 		s.Log.Error("the end of grants is not in the ledger", "err", err)
