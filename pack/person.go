@@ -54,7 +54,8 @@ func (m *Capability) ForPerson(args []string, p GitPerson) []string {
 		return withSetting(args, i, p.Settings[strings.ToLower(args[len(args)-1])])
 	}
 	args = slices.Clone(args)
-	if branch, at := p.Settings["init.defaultbranch"], slices.Index(args, defaultBranch); at >= 0 && branch != "" {
+	branch, at := p.Settings["init.defaultbranch"], slices.Index(args, defaultBranch)
+	if at > 0 && args[at-1] == "-c" && branch != "" { // the manifest's own setting, which stands before the verb
 		args[at] = "init.defaultBranch=" + oneLine(branch)
 	}
 	if p.Ignore == nil {

@@ -1,9 +1,12 @@
 package pack
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
+
+	"bailey"
 )
 
 // TestPlanSigning checks how many signatures a command may have, whether authors may be others, and which arguments git
@@ -53,5 +56,14 @@ func TestPlanSigning(t *testing.T) {
 		if got := m.SignArgs(args, *s, GitKey{Program: "/b"}); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", c.args, got, want)
 		}
+	}
+	// A command of the caller between the commits could ask for signatures itself.
+	m := &Capability{spec: manifest{Backend: backend{Signs: "commit"}}}
+	args := strings.Fields(before + "rebase --no-gpg-sign --exec=make HEAD~1")
+	if s, err := m.PlanSigning(args, nil, person); s != nil || !errors.Is(err, bailey.Denied) || bailey.HintOf(err) == "" {
+		t.Errorf("rebase --exec: %+v, %v", s, err)
+	}
+	if s, err := m.PlanSigning(args, map[string]any{"options": []any{"--no-gpg-sign"}}, person); s != nil || err != nil {
+		t.Errorf("rebase --exec --no-gpg-sign: %+v, %v", s, err)
 	}
 }

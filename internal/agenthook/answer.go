@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"bailey"
@@ -89,6 +90,9 @@ type plannedCall struct {
 	about   string       // origin in the event, for the reason text
 	instead *plannedCall // the call to ask about if no rule covers this one
 	shimmed string       // if set: the gate runs the call, if this source text of a command is started by the shim
+	changes bool         // with shimmed: the call can change files of the workspace
+	of      string       // source text of the command
+	opens   bool         // the shell or a program outside of a cage opens a file by a name of the line
 }
 
 // Judge decides an event. from identifies the caller.
@@ -237,8 +241,27 @@ func (c Config) translateLine(e Event) ([]plannedCall, Verdict) {
 	for _, one := range commands {
 		parts = append(parts, c.translateCommand(one, e)...)
 	}
+	if opensBesideChange(parts) {
+		for i, p := range parts {
+			if p.shimmed != "" && p.changes {
+				parts[i] = *p.instead
+			}
+		}
+	}
 	if len(parts) == 0 {
 		return nil, Verdict{Silent: true} // only comments
 	}
 	return parts, Verdict{}
+}
+
+// opensBesideChange reports whether a call in a cage, which can change the workspace, runs in one line with a program
+// outside that opens a file by its name. The name was judged before the line runs; the tool in the cage could replace
+// the file by a link in between.
+func opensBesideChange(parts []plannedCall) bool {
+	changes := slices.IndexFunc(parts, func(p plannedCall) bool { return p.shimmed != "" && p.changes })
+	if changes < 0 {
+		return false
+	}
+	return slices.ContainsFunc(parts, func(p plannedCall) bool { return p.opens && p.of != parts[changes].of }) ||
+		slices.ContainsFunc(parts[changes+1:], func(p plannedCall) bool { return p.opens })
 }

@@ -50,7 +50,7 @@ func (p Places) Permit(dir, root, real string, write bool) (bool, error) {
 		}
 		return true, p.checkUnique(own, name)
 	}
-	if !write && p.Config != "" && real == filepath.Join(p.Config, ".credentials.json") {
+	if !write && filepath.Base(real) == ".credentials.json" { // also in a configuration directory that is not known here
 		return false, bailey.Denied.New(real+" contains the agent's credentials", "no setting permits reading it")
 	}
 	if write {
@@ -103,7 +103,7 @@ func projectName(dir string) string {
 
 // projectOf returns the directory with this name among dir and its parents up to root, or "".
 func (p Places) projectOf(dir, root, name string) string {
-	if !isBelow(root, dir) || len(name) > longestName {
+	if root == "" || !isBelow(root, dir) || len(name) > longestName { // "": the call is outside of every workspace
 		return ""
 	}
 	for ; isBelow(root, dir); dir = filepath.Dir(dir) {

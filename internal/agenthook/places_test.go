@@ -70,6 +70,16 @@ func TestPlaces(t *testing.T) {
 			}
 		}
 	}
+	// A call outside of every workspace has no project, not each directory above it.
+	for _, path := range []string{"home/.claude/projects/" + name + "/memory/MEMORY.md", "claude-0/" + name + "/s/scratchpad/a"} {
+		if got, err := p.Permit(root+"/sub", "", filepath.Join(top, path), true); got && err == nil {
+			t.Errorf("%s is permitted without a workspace", path)
+		}
+	}
+	other := filepath.Join(top, "extra", "claude", ".credentials.json")
+	if got, err := p.Permit(root, root, other, false); got && err == nil {
+		t.Errorf("%s is permitted", other)
+	}
 }
 
 // Two directories that differ only in characters that Claude Code replaces share its files. None of them may use them.

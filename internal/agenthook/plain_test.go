@@ -72,6 +72,23 @@ func TestShimmedLines(t *testing.T) {
 	}
 }
 
+// TestAttackSwappedPath checks that a line asks as it is if a capability that can change the workspace would run in it
+// beside a program that opens a file by its name: the capability could replace the file by a link in between.
+func TestAttackSwappedPath(t *testing.T) {
+	y := newYard(t)
+	for _, line := range []string{"go test ./... && cat sub/notes", "go test ./... | { head -n1; head -n1 sub/notes; }", "cat sub/notes | go test ./...",
+		"go test ./... | sort > sub/out", "go test ./... > sub/a && go vet . > sub/b"} {
+		if v := y.judgeShimmed(line); v.Effect != bailey.Ask || v.Line != "" {
+			t.Errorf("%s: %s %q (%s)", line, v.Effect, v.Line, v.Reason)
+		}
+	}
+	for _, line := range []string{"go test ./... > sub/out 2>&1", "go test ./... > /dev/null", "go test ./... 2>&1 | tail -20", "cd sub && go test ."} {
+		if v := y.judgeShimmed(line); v.Effect != bailey.Allow || v.Line == "" {
+			t.Errorf("%s: %s %q (%s)", line, v.Effect, v.Line, v.Reason)
+		}
+	}
+}
+
 // FuzzShimLine checks that the changed line differs in nothing but the start of the commands that were named.
 func FuzzShimLine(f *testing.F) {
 	f.Add("go test ./... | tail -3", "go test ./...")

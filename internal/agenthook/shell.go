@@ -17,6 +17,15 @@ var noopPrograms = []string{"true", "false", ":"}
 // discardFiles lists files that keep none of the data written to them.
 var discardFiles = []string{"/dev/null", "/dev/stdout", "/dev/stderr"}
 
+// Reasons why a call reads or writes a file whose name is in the line.
+const (
+	shellOpens   = "the shell would open it"
+	programOpens = "the program would open it"
+	gitOpens     = "git would read it"
+)
+
+var openingReasons = []string{shellOpens, programOpens, gitOpens}
+
 // translateCommand translates a simple command into calls: one for each file that the shell opens for it, one for the first
 // masked path that it names, and one for the command itself. If a capability means the same as the command, that
 // capability is called.
@@ -27,7 +36,8 @@ func (c Config) translateCommand(k shellparse.Command, e Event) (parts []planned
 		dir = absolutePath(start, k.Dir)
 	}
 	file := func(path string, writes bool, about string) {
-		p := plannedCall{id: read, dir: start, input: map[string]any{"path": resolvePath(dir, path)}, about: about}
+		p := plannedCall{id: read, dir: start, input: map[string]any{"path": resolvePath(dir, path)}, about: about, of: k.Text,
+			opens: slices.Contains(openingReasons, about)}
 		if writes {
 			p.id, p.input = write, writeInput(resolvePath(dir, path))
 		}
@@ -35,7 +45,7 @@ func (c Config) translateCommand(k shellparse.Command, e Event) (parts []planned
 	}
 	for _, f := range k.Files {
 		if !slices.Contains(discardFiles, f.Path) {
-			file(f.Path, f.Write, "the shell would open it")
+			file(f.Path, f.Write, shellOpens)
 		}
 	}
 	if hidden := c.findMasked(k, dir); hidden != "" {
@@ -74,12 +84,12 @@ func (c Config) translateCommand(k shellparse.Command, e Event) (parts []planned
 	}
 	if filepath.Base(k.Words[0]) == "git" {
 		for _, path := range gitOperands(k.Words, dir) {
-			file(path, false, "git would read it")
+			file(path, false, gitOpens)
 		}
 	}
 	if plain, ok := translatePlain(k.Words); ok {
 		for _, path := range plain.paths {
-			file(path, plain.writes, "the program would open it")
+			file(path, plain.writes, programOpens)
 		}
 		if len(plain.paths) == 0 {
 			file("", false, "")
@@ -94,20 +104,23 @@ func (c Config) translateCommand(k shellparse.Command, e Event) (parts []planned
 		// of the user.
 		if len(m.Wants()) > 0 || len(m.Waivers()) > 0 || m.CagedLines() {
 			if len(found) == 1 && len(m.Inputs) == 1 && e.Shim != "" && startsWith(k.Text, k.Words[0]) {
-				return append(parts, plannedCall{id: m.ID, dir: dir, input: m.Inputs[0], instead: &whole, shimmed: k.Text})
+				return append(parts, plannedCall{id: m.ID, dir: dir, input: m.Inputs[0], instead: &whole, shimmed: k.Text,
+					of: k.Text, changes: m.SideEffect.Rank() > pack.ReadOnly.Rank()})
 			}
 			return append(parts, whole)
 		}
 		for _, in := range m.Inputs {
 			for _, path := range m.Subpaths(in) { // outside of a cage, a link there may lead anywhere
-				file(path, m.Writes(), "the program would open it")
+				file(path, m.Writes(), programOpens)
 			}
+			opens := false
 			for _, p := range m.PathInputs() { // resolve as the shell's child will: links before ".."
 				if v, ok := in[p.Name].(string); ok {
 					in[p.Name] = resolvePath(dir, v)
+					opens = opens || in[p.Name] != dir
 				}
 			}
-			parts = append(parts, plannedCall{id: m.ID, dir: start, input: in, instead: &whole})
+			parts = append(parts, plannedCall{id: m.ID, dir: start, input: in, instead: &whole, of: k.Text, opens: opens})
 		}
 		return parts
 	}

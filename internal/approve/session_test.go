@@ -71,6 +71,7 @@ func TestSessionAnswer(t *testing.T) {
 			"rewritten":    func(q *bailey.Question) { q.Rules[0].Digest = "other" },
 			"another rule": func(q *bailey.Question) { q.Rules = append(q.Rules, bailey.Rule{ID: "asks"}) },
 			"irreversible": func(q *bailey.Question) { q.Impact = "destructive, irreversible" },
+			"and signing":  func(q *bailey.Question) { q.Impact = "destructive, irreversible, signs one tag as ada" },
 			"lease":        func(q *bailey.Question) { q.Leases = []bailey.LeaseScope{{Name: "t", Approval: true}} },
 		} {
 			q := look("s1", "web4", false)
@@ -114,6 +115,8 @@ func TestSessionAnswerEnds(t *testing.T) {
 		b.refuse = nil
 		u.End("s1")
 		answer("s1")
+		u.ForgetAnswers() // the kill switch
+		answer("s1")
 		time.Sleep(MaxStanding)
 		answer("s1")
 		u, _ = queue(b)
@@ -131,6 +134,38 @@ func TestSessionAnswerDenied(t *testing.T) {
 		}
 		if a := ask(t, u, look("s1", "web2", false)); !a.Pending {
 			t.Errorf("%+v", a)
+		}
+	})
+}
+
+// TestSessionAnswersDoNotAdd checks that answers to two rules, each given alone, do not let through a call about which both
+// ask: together the rules may want more of one person.
+func TestSessionAnswersDoNotAdd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, _ := queue(&book{})
+		other := onceRule
+		other.ID, other.Digest = "other", "other"
+		both := look("s1", "web3", false)
+		both.Rules = []bailey.Rule{onceRule, other}
+		for host, rules := range map[string][]bailey.Rule{"web1": {onceRule}, "web2": {other}} {
+			q := look("s1", host, false)
+			q.Rules = rules
+			ask(t, u, q)
+			grantAs(t, u, "ada", host)
+			ask(t, u, again(q))
+			if a := ask(t, u, again(q)); len(a.Granted) != 1 {
+				t.Fatalf("not live: %+v", a)
+			}
+		}
+		if a := ask(t, u, both); !a.Pending {
+			t.Errorf("%+v", a)
+		}
+		grantAs(t, u, "ada", "web3")
+		ask(t, u, again(both))
+		q := look("s1", "web4", false)
+		q.Rules = both.Rules
+		if a := ask(t, u, q); len(a.Granted) != 2 {
+			t.Errorf("after an answer to both: %+v", a)
 		}
 	})
 }

@@ -59,7 +59,7 @@ func describeAsked(asked agenthook.Asked) string {
 // alwaysAsked writes a rule for each call of a question of the hook.
 func (a *App) alwaysAsked(ctx context.Context, asked agenthook.Asked) error {
 	for _, call := range asked.Calls {
-		w := review.Wish{Capability: call.Capability}
+		w := review.Wish{Capability: call.Capability, Agent: ruleAgent(asked.Principal)}
 		switch call.Input {
 		case "command":
 			w.Where = map[string]string{"command": call.Value, "cwd": call.Dir}
@@ -77,9 +77,14 @@ func (a *App) alwaysAsked(ctx context.Context, asked agenthook.Asked) error {
 
 // allowAlways writes a rule for the calls of a question, in the directory of its call.
 func (a *App) allowAlways(ctx context.Context, q apitype.OpenQuestion) error {
-	w := review.Wish{Capability: q.Call, Agent: q.Principal.Agent, Dir: q.Dir.Text}
-	if w.Agent == apitype.LocalAgent {
-		w.Agent = ""
-	}
+	w := review.Wish{Capability: q.Call, Agent: ruleAgent(q.Principal), Dir: q.Dir.Text}
 	return a.addRule(ctx, "approve", w)
+}
+
+// ruleAgent returns the agent for which a rule is written; "" for calls of the person.
+func ruleAgent(p bailey.Principal) string {
+	if p.Agent == apitype.LocalAgent {
+		return ""
+	}
+	return p.Agent
 }

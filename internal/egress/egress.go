@@ -91,6 +91,7 @@ func positiveOr[T int | int64 | time.Duration](v, usual T) T {
 type Proxy struct {
 	list     *Allowlist
 	secrets  []*secret // all injected secrets
+	buffered atomic.Int64
 	limits   Limits
 	resolver Resolver
 	dialTo   func(context.Context, netip.AddrPort) (net.Conn, error)

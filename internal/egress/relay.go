@@ -113,6 +113,9 @@ func (r *relay) forwardRequest(w http.ResponseWriter, in *http.Request, g *grant
 		writeRefusal(w, in, g.p.record.recordRefusal(g.via, g.target.String(), ref))
 		return
 	}
+	if held, ok := out.Body.(*heldBody); ok { // the reverse proxy does not close a request's body
+		defer held.Close()
+	}
 	via := r.old
 	if in.ProtoMajor == 2 {
 		via = r.new

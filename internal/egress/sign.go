@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"bailey"
@@ -16,6 +18,9 @@ import (
 // maxSignedBody limits a body that is read whole, because its hash is a part of the signature and the tool did not send
 // the hash in a header.
 const maxSignedBody = 16 << 20
+
+// maxBuffered limits all such bodies of a call together.
+const maxBuffered = 4 * maxSignedBody
 
 // awsKeys returns the keys of an injection that signs.
 func awsKeys(in Injection) (sigv4.Credentials, error) {
@@ -33,7 +38,7 @@ func (g *grant) signRequests(r *http.Request) *Refusal {
 		if s.Sign == "" || !strings.Contains(r.Header.Get("Authorization"), s.Placeholder) {
 			continue
 		}
-		if cause := s.signAgain(r, g.hostHeader("https")); cause != "" {
+		if cause := s.signAgain(r, g.hostHeader("https"), &g.p.buffered); cause != "" {
 			ref := deniedRefusal("egress to "+g.target.String()+" is refused: its signature with "+s.Name+" cannot be replaced: "+cause,
 				"let the tool sign in the header Authorization, with Signature Version 4")
 			ref.kind = KindMisused
@@ -44,7 +49,7 @@ func (g *grant) signRequests(r *http.Request) *Refusal {
 }
 
 // signAgain signs a request for a host. It returns the cause if that is impossible.
-func (s *secret) signAgain(r *http.Request, host string) string {
+func (s *secret) signAgain(r *http.Request, host string, buffered *atomic.Int64) string {
 	made, ok := sigv4.ParseAuthorization(r.Header.Get("Authorization"))
 	if !ok || made.ID != s.Placeholder || len(r.Header.Values("Authorization")) != 1 {
 		return "it is not of a kind that can be made anew"
@@ -56,7 +61,7 @@ func (s *secret) signAgain(r *http.Request, host string) string {
 	hash := r.Header.Get("X-Amz-Content-Sha256")
 	switch {
 	case hash == "" || !slices.Contains(made.Headers, "x-amz-content-sha256"):
-		body, err := readWhole(r)
+		body, err := readWhole(r, buffered)
 		if err != nil {
 			return err.Error()
 		}
@@ -72,21 +77,44 @@ func (s *secret) signAgain(r *http.Request, host string) string {
 	return ""
 }
 
-// readWhole reads the body of a request and puts it back.
-func readWhole(r *http.Request) ([]byte, error) {
+// readWhole reads the body of a request and puts it back. buffered counts the bytes of all such bodies of a call.
+func readWhole(r *http.Request, buffered *atomic.Int64) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxSignedBody+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(body) > maxSignedBody:
-		return nil, errors.New("its body has more than 16 MiB and no hash in X-Amz-Content-Sha256")
+	size := int64(maxSignedBody)
+	if r.ContentLength >= 0 {
+		size = min(size, r.ContentLength)
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	r.ContentLength = int64(len(body))
-	return body, nil
+	body := &heldBody{held: buffered, size: size}
+	if buffered.Add(size) > maxBuffered {
+		body.Close()
+		return nil, errors.New("too many bodies without a hash in X-Amz-Content-Sha256 are sent at the same time")
+	}
+	text, err := io.ReadAll(io.LimitReader(r.Body, maxSignedBody+1))
+	if err == nil && len(text) > maxSignedBody {
+		err = errors.New("its body has more than 16 MiB and no hash in X-Amz-Content-Sha256")
+	}
+	if err != nil {
+		body.Close()
+		return nil, err
+	}
+	body.Reader = bytes.NewReader(text)
+	r.Body, r.ContentLength = body, int64(len(text))
+	return text, nil
+}
+
+// heldBody is a body in memory, which counts until it is closed.
+type heldBody struct {
+	*bytes.Reader
+	held *atomic.Int64
+	size int64
+	once sync.Once
+}
+
+func (b *heldBody) Close() error {
+	b.once.Do(func() { b.held.Add(-b.size) })
+	return nil
 }
 
 // maskKeys replaces the parts of the keys in text of the outside.

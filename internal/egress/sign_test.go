@@ -138,3 +138,39 @@ func TestAttackSigned(t *testing.T) {
 		t.Errorf("%d requests arrived", len(heard)+len(other))
 	}
 }
+
+// TestSignedBodiesAreBounded checks that bodies which are held in memory count together, and no longer than they are held.
+func TestSignedBodiesAreBounded(t *testing.T) {
+	w := newWorld(t)
+	w.told("b.s3.amazonaws.com", public)
+	y := w.start(Config{Allow: allow("*.amazonaws.com:443"), Inject: []Injection{signing("*.amazonaws.com:443")}})
+	ask := func() int {
+		t.Helper()
+		res, err := y.client().Do(signedRequest("PUT", "https://b.s3.amazonaws.com/k", "a body"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		return res.StatusCode
+	}
+	for range 3 {
+		if code := ask(); code != 200 {
+			t.Fatal(code)
+		}
+	}
+	y.Proxy.buffered.Add(maxBuffered - 1)
+	if code := ask(); code != 403 {
+		t.Errorf("beyond the bound: %d", code)
+	}
+	y.Proxy.buffered.Add(-(maxBuffered - 1))
+	if code := ask(); code != 200 {
+		t.Errorf("afterwards: %d", code)
+	}
+	for range 1000 { // the answer is there before the request has ended
+		if y.Proxy.buffered.Load() == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%d bytes are held", y.Proxy.buffered.Load())
+}

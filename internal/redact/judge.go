@@ -326,7 +326,7 @@ func isAttachedPassword(b []byte, i, j int) bool {
 	if i > 0 && classes[b[i-1]]&(gap|quote) == 0 { // for example an escaped dash in roff
 		return false
 	}
-	if bytes.IndexByte([]byte("$<{[%-/(="), b[i+2]) >= 0 || announcesPlaceholder(b[i+2:j]) {
+	if bytes.IndexByte([]byte("$<{["), b[i+2]) >= 0 || announcesPlaceholder(b[i+2:j]) {
 		return false
 	}
 	line := lineBefore(b, i)

@@ -252,8 +252,8 @@ func (d *day) trapped() {
 // byHand uses the same gateway from the command line.
 func (d *day) byHand() {
 	u := d.u
-	if out, code := u.does(u.project, "bailey", "run", "git.fsck", "-i", "repo=."); code != 126 || !strings.Contains(out, `no capability "git.fsck"`) {
-		d.t.Errorf("git.fsck: exit code %d: %s", code, out)
+	if out, code := u.does(u.project, "bailey", "run", "git.nothing", "-i", "repo=."); code != 126 || !strings.Contains(out, `no capability "git.nothing"`) {
+		d.t.Errorf("git.nothing: exit code %d: %s", code, out)
 	}
 	plan := u.must(u.project, "bailey", "run", "git.log", "-i", "repo=.", "--dry-run", "--json")
 	if !strings.Contains(plan, `"rules":[{"id":"look"`) || strings.Contains(plan, `"executed":true`) {

@@ -117,7 +117,7 @@ var mutations = []struct {
 	{"a grant that stands is its giver's, who may still give it", "internal/approve/grant.go",
 		"if u.coversQuestion(s, q) && u.isGrantValid(s) {", "if u.coversQuestion(s, q) {", "./internal/approve"},
 	{"what cannot be undone is asked about each time", "internal/approve/grant.go",
-		"case strings.HasSuffix(q.Impact, \", irreversible\"):", "case false:", "./internal/approve"},
+		"case strings.Contains(q.Impact+\", \", \", irreversible, \"):", "case false:", "./internal/approve"},
 	{"a text has one form", "internal/approvaltext/parse.go",
 		"if write(w); w.String() != text {", "if write(w); w.String() == \"\" {", "./internal/approvaltext"},
 	{"the values are not kept with the question", "internal/approve/approve.go",
