@@ -237,7 +237,7 @@ func (d *tuiBackend) Receipt(ctx context.Context, id bailey.ReceiptID) ([]string
 	return terminal.SplitLines(terminal.IndentValue(r)), nil
 }
 
-// Verify returns the output of bailey audit verify.
+// Verify returns the output of bailey audit verify --verbose.
 func (d *tuiBackend) Verify(ctx context.Context) (tui.Verdict, error) {
 	var said bytes.Buffer
 	err := d.app.Local.Verify(ctx, &App{Stdout: &said, Stderr: &said})

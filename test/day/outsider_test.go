@@ -25,7 +25,7 @@ func (d *day) outsider() {
 		d.t.Fatal(err)
 	}
 	word, ok := verify(d.t, ledger)
-	if own := d.u.must(d.u.home, "bailey", "audit", "verify"); !ok || !strings.Contains(word, " (0 open), head ") || !strings.HasPrefix(own, word) {
+	if own := d.u.must(d.u.home, "bailey", "audit", "verify", "--verbose"); !ok || !strings.Contains(word, " (0 open), head ") || !strings.HasPrefix(own, word) {
 		d.t.Errorf("the outsider says %q, bailey says %q", word, own)
 	}
 	for _, at := range []int{0, 40, len(ledger) / 3, len(ledger) / 2, len(ledger) - 3} {
@@ -78,7 +78,7 @@ func (d *day) remembers(ledger []byte) {
 	if word, ok := script(d.t, "--key", d.log, "--receipt", receipt); !ok || !strings.Contains(word, d.first) {
 		d.t.Errorf("of the receipt %s by itself the outsider says %q", d.first, word)
 	}
-	if own := d.u.must(d.u.home, "bailey", "audit", "verify", "--key", d.log, "--against", d.u.give("morning", d.morning)); !strings.Contains(own, "that the key "+d.log+" signed") {
+	if own := d.u.must(d.u.home, "bailey", "audit", "verify", "--verbose", "--key", d.log, "--against", d.u.give("morning", d.morning)); !strings.Contains(own, "that the key "+d.log+" signed") {
 		d.t.Errorf("bailey says %q", own)
 	}
 	if err := os.WriteFile(file, bytes.Join(lines[:6], nil), 0o600); err != nil {

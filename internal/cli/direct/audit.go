@@ -425,6 +425,9 @@ func (a *commands) printResult(w io.Writer, r verifyResult) {
 	}
 	fmt.Fprintf(w, "ok: %d entries, %d calls (%d open), head %s\n", r.Entries, r.Intents, r.Open, r.Head)
 	if !r.verbose {
+		for _, s := range r.Notes { // for example, that other users can write the ledger
+			fmt.Fprintf(a.Stderr, "note: %s\n", terminal.Shown(s))
+		}
 		return
 	}
 	fmt.Fprintf(w, "plans: %d recomputed, %d redacted\n", r.Plans.Recomputed, r.Plans.Redacted)

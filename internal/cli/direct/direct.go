@@ -66,7 +66,7 @@ func (Work) Catalog(home localapi.Home) (*pack.Catalog, []packstore.Finding, err
 	return server.InstalledCatalog(home)
 }
 
-// Verify verifies the ledger of the home and prints the verdict.
+// Verify verifies the ledger of the home and prints the verdict with what it proves.
 func (Work) Verify(ctx context.Context, a *cli.App) error {
-	return (&commands{a}).verifyLedger(ctx, verifyFlags{}, nil)
+	return (&commands{a}).verifyLedger(ctx, verifyFlags{verbose: true}, nil)
 }
