@@ -29,7 +29,7 @@ func (st *stream) runCommand(c *guestwire.Command) (guestwire.Message, error) {
 		return nil, bailey.Unavailable.Wrapf(err, "End other processes in the sandbox.", "cannot open the streams of a command: %v", err)
 	}
 	defer s.closeAll()
-	p, err := st.s.a.procs.startProcess(c, s.child)
+	p, err := st.s.a.procs.startProcess(c, s.child, st.ctx.Done())
 	s.closeChild()
 	if err != nil {
 		return nil, err
@@ -55,7 +55,13 @@ func (st *stream) runCommand(c *guestwire.Command) (guestwire.Message, error) {
 
 func (st *stream) sendOutput(channel guestwire.Channel, out *output) {
 	head := []byte{byte(channel)}
-	st.out[channel].CopyFrom(out, func(b []byte) error { return st.s.sendFrame(guestwire.KindData, st.id, head, b) })
+	st.out[channel].CopyFrom(out, func(b []byte) error {
+		err := st.s.sendFrame(guestwire.KindData, st.id, head, b)
+		if err != nil { // the connection is gone, which the reader of frames may see later
+			st.cancel()
+		}
+		return err
+	})
 	out.f.Close() // if the host does not take the output, the command must not wait for it
 }
 

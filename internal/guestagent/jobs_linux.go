@@ -98,7 +98,7 @@ func (a *Agent) startJob(c *guestwire.Command) (guestwire.Message, error) {
 		r.Close()
 		return nil, bailey.Unavailable.Errorf("Kill one first.", "%d background jobs are running", guestwire.MaxJobs)
 	}
-	p, err := a.procs.startProcess(c, [3]*os.File{null, w, w})
+	p, err := a.procs.startProcess(c, [3]*os.File{null, w, w}, nil)
 	if err != nil {
 		r.Close()
 		return nil, err

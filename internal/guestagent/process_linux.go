@@ -28,6 +28,8 @@ type process struct {
 	pid    int
 	done   chan struct{} // closed after status is set
 	status syscall.WaitStatus
+
+	abandoned <-chan struct{} // closed if the host no longer wants the command; nil for a job
 }
 
 // newProcesses returns an empty set. If all is set, it waits for all children from now on.
@@ -66,6 +68,11 @@ func (p *processes) reapAll() {
 func (p *processes) noteExit(pid int, status syscall.WaitStatus) {
 	if c := p.byPID[pid]; c != nil {
 		delete(p.byPID, pid)
+		select {
+		case <-c.abandoned: // its children stay in its group, which is out of reach once its end is noted
+			syscall.Kill(-pid, unix.SIGKILL)
+		default:
+		}
 		c.status = status
 		close(c.done)
 	}
@@ -110,8 +117,9 @@ func (p *processes) killAll() {
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// startProcess starts a command in a session of its own, with the given descriptors as its standard streams.
-func (p *processes) startProcess(c *guestwire.Command, files [3]*os.File) (*process, error) {
+// startProcess starts a command in a session of its own, with the given descriptors as its standard streams. If it ends after
+// abandoned was closed, what it left in its process group is killed.
+func (p *processes) startProcess(c *guestwire.Command, files [3]*os.File, abandoned <-chan struct{}) (*process, error) {
 	if fault := c.Fault(); fault != "" {
 		return nil, bailey.Invalid.New("the command cannot be run: "+fault, "Correct the command.")
 	}
@@ -145,7 +153,7 @@ func (p *processes) startProcess(c *guestwire.Command, files [3]*os.File) (*proc
 	if err != nil {
 		return nil, startError(c, err)
 	}
-	child := &process{pid: pid, done: make(chan struct{})}
+	child := &process{pid: pid, done: make(chan struct{}), abandoned: abandoned}
 	p.byPID[pid] = child
 	if !p.all {
 		go p.reapOne(pid)
