@@ -91,7 +91,7 @@ func (s *signer) signedAll(after string) {
 // verifies.
 func TestSigned(t *testing.T) {
 	ktest.Long(t)
-	ktest.Require(t, "userns", "netns", "git", "ssh-keygen", "ssh-agent", "gpg")
+	ktest.Require(t, "account", "userns", "netns", "git", "ssh-keygen", "ssh-agent", "gpg") // ssh-keygen and ssh-add refuse a user without an account
 	t.Run("ssh agent", func(t *testing.T) {
 		s := newSigner(t, "[gpg]\nformat = ssh\n", sshAgent(t)...)
 		key := filepath.Join(s.dir, "key")
