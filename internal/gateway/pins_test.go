@@ -176,6 +176,26 @@ func TestPinNotes(t *testing.T) {
 	}
 }
 
+// TestSelfIsUnchanged checks that the gateway's own program, beside a tool, counts as no change of that tool, and that any
+// other program that users can write does.
+func TestSelfIsUnchanged(t *testing.T) {
+	w := &workbench{}
+	p := NewPins(w, Digests{}, w.note)
+	p.TrustSelf("/home/u/bailey")
+	call(t, p, w, "git", roots("/git", "g1"))
+	for _, digest := range []string{"b1", "b2"} {
+		if was, changed := call(t, p, w, "git", roots("/git", "g1"), theirs("/home/u/bailey", digest)); changed {
+			t.Errorf("%s: %q", digest, was)
+		}
+	}
+	if _, changed := call(t, p, w, "git", roots("/git", "g1"), theirs("/home/u/other", "o1")); !changed {
+		t.Error("another program is trusted")
+	}
+	if _, changed := call(t, p, w, "bailey", theirs("/home/u/bailey", "b3")); !changed {
+		t.Error("as the tool of a call it is not compared")
+	}
+}
+
 // TestUnrecordedPinRunsNothing checks that a program does not run if its digest is not durable.
 func TestUnrecordedPinRunsNothing(t *testing.T) {
 	w := &workbench{full: errors.New("no space")}

@@ -253,6 +253,9 @@ func (s *Server) connectGate(home localapi.Home, none bailey.Runner, c gate.Conf
 	// Programs are compared with their recorded digests after the runner has planned, so that what was compared runs.
 	s.pins = gateway.NewPins(wrap.NewWorks(s.cages, home.Caches(), s.isJailed), s.scribe.lore.Pins,
 		s.scribe.recordEvent)
+	if self, err := os.Executable(); err == nil {
+		s.pins.TrustSelf(self)
+	}
 	// without a cage files cannot be protected
 	s.open = s.pins.Beside(wrap.NewWorks(none, home.Caches(), func(bailey.SessionID) bool { return false }))
 	// Each version of a program has a pin of its own, so toolchains are found first.
