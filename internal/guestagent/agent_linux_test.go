@@ -45,7 +45,7 @@ func renewal() *guestwire.Renewal {
 
 // TestRenew checks that a renewal replaces all that clones share, with keys that OpenSSH reads.
 func TestRenew(t *testing.T) {
-	ktest.Require(t, "ssh-keygen")
+	ktest.Require(t, "account", "ssh-keygen") // it refuses a user without an account
 	a, done := fakeGuest(t)
 	at := func(name string) string { return filepath.Join(a.sys.root, name) }
 	for _, dir := range []string{"etc/ssh/sshd_config.d", "var/lib/dbus"} {
