@@ -11,6 +11,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"bailey"
+	"bailey/internal/sigv4"
 	"bailey/internal/strictyaml"
 )
 
@@ -387,4 +388,23 @@ func (r *reader) checkDaemonAPI(n ast.Node, m *manifest, s *schema) []egressEntr
 		return []egressEntry{{place: m.Sandbox.API.String()}}
 	}
 	return nil
+}
+
+// SignOutside returns a copy of a file of keys in which placeholders stand for the keys, and the injections with which the
+// edge of the cage signs each request. The tool sees the names of the profiles and their regions, and no other setting.
+func SignOutside(w bailey.Want, file bailey.Secret) (inject []bailey.Injection, shown bailey.Secret, err error) {
+	profiles, err := sigv4.ParseFile(file.Reveal())
+	if err != nil {
+		return nil, shown, bailey.Invalid.Wrap(err, "the credential "+w.Name+" cannot sign requests",
+			"lend a file in the form of ~/.aws/credentials, or let the broker ask AWS for one (docs/broker.md, Issuers)")
+	}
+	var text strings.Builder
+	for _, p := range profiles {
+		in := bailey.Injection{Name: w.Name, Placeholder: bailey.NewPlaceholder(), Value: bailey.NewSecret(p.String()),
+			To: w.Inject.To, Headers: w.Inject.Headers, Sign: w.Inject.Sign}
+		inject = append(inject, in)
+		p.Credentials = sigv4.Credentials{ID: in.Placeholder, Secret: "signed-outside-the-cage"}
+		text.WriteString(p.String())
+	}
+	return inject, bailey.NewSecret(text.String()), nil
 }

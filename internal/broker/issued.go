@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// issuedName is the directory of what is needed to revoke a credential, one file for each lease. A file is on the disk
+// issuedName is the directory with the handles that revoke credentials, one file for each lease. A file is on the disk
 // before the journal has the loan, and is removed when the credential was revoked or has expired. So a broker that is
 // killed at any step after the issuer's answer can still revoke at its next start.
 const issuedName = "issued"
@@ -28,7 +28,7 @@ type issuedRecord struct {
 
 func (s *Server) issuedFile(lease string) string { return filepath.Join(s.Dir, issuedName, lease) }
 
-// keepHandle stores what is needed to revoke a credential.
+// keepHandle stores the handle that revokes a credential.
 func (s *Server) keepHandle(e entry, handle []byte) error {
 	text, err := json.Marshal(issuedRecord{e.Name, e.Mint, e.Until, handle})
 	if err != nil {

@@ -45,7 +45,7 @@ func newIssuer(name, address, ca, dir string) (issuer, error) {
 	return issuer{name: name, base: base, ca: ca}, nil
 }
 
-// exchange is one request to an issuer and what is done with the answer.
+// exchange is one request to an issuer, with the place for its answer.
 type exchange struct {
 	method, path string
 	query        url.Values

@@ -145,7 +145,7 @@ func TestNetwork(t *testing.T) {
 	}
 	for _, args := range []string{"link add d0 type veth peer name d1", "addr add 198.51.100.1/24 dev d0", "addr add 2001:db8:1::1/64 dev d0", "link set d0 up"} {
 		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
-			t.Skipf("needs veth interfaces: %v %s", err, out)
+			ktest.Missing(t, "netns", fmt.Errorf("no pair of veth interfaces: %w %s", err, out))
 		}
 	}
 	list := []guestwire.Interface{{Name: "d0", MAC: "52:54:00:00:00:07", Prefix: []string{"192.0.2.7/24", "2001:db8::7/64"}, Gateway: "192.0.2.1"}}

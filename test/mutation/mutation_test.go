@@ -32,7 +32,7 @@ var mutations = []struct {
 		"	if wider := g.widerThanAsked(got); wider != \"\" {", "	if false {\n		wider := \"\"", "./internal/broker"},
 	{"what revokes a credential is on the disk before its loan", "internal/broker/lend.go",
 		"		if m.Handle != nil {", "		if false {", "./internal/broker"},
-	{"keys that sign are not in the cage", "pack/sign.go",
+	{"keys that sign are not in the cage", "pack/egress.go",
 		"		p.Credentials = sigv4.Credentials{ID: in.Placeholder, Secret: \"signed-outside-the-cage\"}", "		p.Credentials.ID = in.Placeholder", "./internal/gate"},
 	{"a signature is made for the id of the placeholder alone", "internal/egress/sign.go",
 		" || made.ID != s.Placeholder", "", "./internal/egress"},
