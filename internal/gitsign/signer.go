@@ -8,7 +8,9 @@ package gitsign
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -233,4 +235,18 @@ func withoutCrud(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// readText reads a text to its end, at most MaxObject bytes.
+func readText(r io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, MaxObject+1))
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, fmt.Errorf("the text did not arrive within %v", readPatience)
+	case err != nil:
+		return nil, fmt.Errorf("the text did not arrive: %w", err)
+	case len(text) > MaxObject:
+		return nil, fmt.Errorf("the text has more than %d bytes", MaxObject)
+	}
+	return text, nil
 }
