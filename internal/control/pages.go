@@ -1,0 +1,115 @@
+package control
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"html/template"
+	"net/http"
+	"sync"
+
+	"bailey/internal/store"
+)
+
+//go:embed pages
+var pages embed.FS
+
+var templates = sync.OnceValue(func() *template.Template { return template.Must(template.ParseFS(pages, "pages/*.html")) })
+
+// page is the content of a form, or of the page after it.
+type page struct {
+	Form, Token, Email, Name, Organisation string
+	Fault, Hint                            string
+	Account                                *store.Account
+	Organisations                          []store.Organisation
+}
+
+// servePages serves the first steps: creating the first account, accepting an invitation, signing in. Their forms run
+// the same handlers as the API.
+func (s *Server) servePages() {
+	s.mux.HandleFunc("GET /style.css", func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, pages, "pages/style.css") })
+	addPage(s, "GET", "/{$}", "home", Access{People: true}, s.showHome)
+	addPage(s, "POST", "/logout", "logout", Access{People: true}, func(w http.ResponseWriter, r *http.Request, c *Caller) error {
+		out, err := record(r.Context(), s, "logout", c, &nothing{}, s.logout)
+		if err == nil {
+			http.SetCookie(w, &out.Cookie)
+			http.Redirect(w, r, "/login", http.StatusSeeOther)
+		}
+		return err
+	})
+	s.addForm("setup", Additions, func(ctx context.Context, c *Caller, p page, password string) (*signedIn, error) {
+		in := body[setupBody]{setupBody{NewAccount{p.Token, p.Name, password}, p.Email, p.Organisation}}
+		return record(ctx, s, "setup", c, &in, s.setup)
+	})
+	s.addForm("join", Additions, func(ctx context.Context, c *Caller, p page, password string) (*signedIn, error) {
+		return record(ctx, s, "signup", c, &body[NewAccount]{NewAccount{p.Token, p.Name, password}}, s.signup)
+	})
+	s.addForm("login", Attempts, func(ctx context.Context, c *Caller, p page, password string) (*signedIn, error) {
+		return record(ctx, s, "login", c, &body[loginBody]{loginBody{p.Email, password}}, s.login)
+	})
+}
+
+// addPage registers a page, which is admitted like a route of the API. Without a session, the answer is the login.
+func addPage(s *Server, method, path, id string, a Access, f func(http.ResponseWriter, *http.Request, *Caller) error) {
+	s.routes = append(s.routes, Route{method, path, id, true, a})
+	s.mux.HandleFunc(method+" "+path, func(w http.ResponseWriter, r *http.Request) {
+		c, err := s.admit(r, a)
+		if p, ok := errors.AsType[*problem](err); ok && p.Status == http.StatusUnauthorized {
+			http.Redirect(w, r, "/login", http.StatusSeeOther)
+			return
+		}
+		if err == nil {
+			err = f(w, r, c)
+		}
+		if err != nil {
+			s.logFault(id, err)
+			p := asProblem(err)
+			s.showPage(w, "fault", p.Status, page{Fault: p.Detail, Hint: p.Hint})
+		}
+	})
+}
+
+// addForm registers a form that signs in. Its rate counts attempts, and not how often it is opened.
+func (s *Server) addForm(name string, rate Rate, submit func(context.Context, *Caller, page, string) (*signedIn, error)) {
+	addPage(s, "GET", "/"+name, name, Access{Open: true}, func(w http.ResponseWriter, r *http.Request, _ *Caller) error {
+		s.showPage(w, name, http.StatusOK, page{Token: r.URL.Query().Get("token")})
+		return nil
+	})
+	addPage(s, "POST", "/"+name, name, Access{Open: true}, func(w http.ResponseWriter, r *http.Request, c *Caller) error {
+		p := page{Token: r.PostFormValue("token"), Email: r.PostFormValue("email"), Name: r.PostFormValue("name"),
+			Organisation: r.PostFormValue("organisation")}
+		err := s.checkRate(rate, c.Address)
+		var in *signedIn
+		if err == nil {
+			in, err = submit(r.Context(), c, p, r.PostFormValue("password"))
+		}
+		if err != nil {
+			s.logFault(name, err)
+			problem := asProblem(err)
+			p.Fault, p.Hint = problem.Detail, problem.Hint
+			s.showPage(w, name, problem.Status, p)
+			return nil
+		}
+		http.SetCookie(w, &in.Cookie)
+		http.Redirect(w, r, "/", http.StatusSeeOther)
+		return nil
+	})
+}
+
+func (s *Server) showHome(w http.ResponseWriter, r *http.Request, c *Caller) error {
+	all, err := s.Store.Organisations(r.Context(), c.Account.ID)
+	if err == nil {
+		s.showPage(w, "home", http.StatusOK, page{Account: &c.Account, Organisations: all})
+	}
+	return err
+}
+
+// showPage writes a page.
+func (s *Server) showPage(w http.ResponseWriter, name string, status int, p page) {
+	p.Form = name
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	if err := templates().ExecuteTemplate(w, name+".html", p); err != nil {
+		s.Log.Debug("a page was not written", "page", name, "error", err)
+	}
+}

@@ -1,0 +1,231 @@
+package control_test
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"bailey/internal/control"
+	"bailey/internal/store"
+)
+
+// requests has a body for each route of the API that needs one, and the id that its path names. A route that is missing
+// here fails TestEveryRouteAsEverybody. "{…}" in a value is replaced by something of the organisation.
+var requests = map[string]struct {
+	body object
+	id   string
+}{
+	"health":              {},
+	"setup":               {body: object{"token": "x", "name": "Eve", "email": "eve@example.com", "password": "password", "organisation": "x"}},
+	"login":               {body: object{"email": "ann@example.com", "password": "wrong password"}},
+	"signup":              {body: object{"token": "x", "name": "Eve", "password": "password"}},
+	"logout":              {},
+	"me":                  {},
+	"set-password":        {body: object{"old": "wrong", "new": "password"}},
+	"list-sessions":       {},
+	"end-session":         {id: "ws-none"},
+	"accept-invitation":   {body: object{"token": "x"}},
+	"list-organisations":  {},
+	"add-organisation":    {body: object{"name": "Second"}},
+	"rename-organisation": {body: object{"name": "Shop"}},
+	"delete-organisation": {},
+	"list-members":        {},
+	"set-role":            {body: object{"role": "member"}, id: "{member}"},
+	"remove-member":       {id: "{spare}"},
+	"list-invitations":    {},
+	"invite":              {body: object{"email": "new@example.com", "role": "member"}},
+	"uninvite":            {id: "{invitation}"},
+	"list-tokens":         {},
+	"add-token":           {body: object{"name": "x", "role": "member", "days": 1}},
+	"remove-token":        {id: "{token}"},
+	"list-hosts":          {},
+	"add-host":            {body: object{"name": "h", "kind": "gateway", "days": 1}},
+	"remove-host":         {id: "{host}"},
+}
+
+// beyondRole are the routes whose handlers refuse some callers that have the role of the route.
+var beyondRole = map[string]string{
+	"remove-member": "a member only removes itself",
+	"remove-token":  "a member only sees its own tokens",
+}
+
+// TestEveryRouteAsEverybody sends each request as each kind of caller, and compares the answer with what the route needs.
+func TestEveryRouteAsEverybody(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	for _, r := range f.Routes() {
+		if _, ok := requests[r.Operation]; !ok && !r.Page {
+			t.Errorf("the route %s has no request in this test", r.Operation)
+		}
+		t.Run(r.Method+" "+r.Path, func(t *testing.T) {
+			t.Parallel()
+			f := startServer(t) // of its own, since the requests change it
+			callers := makeCallers(t, f)
+			for _, kind := range slices.Sorted(keys(callers)) {
+				checkRoute(t, callers, kind, r)
+			}
+			f.wantRecorded(t)
+		})
+	}
+}
+
+func keys[V any](m map[string]V) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+type caller struct {
+	*client
+	role    store.Role // in the organisation
+	expired bool       // its session or token is no longer valid
+	unknown bool       // nobody
+}
+
+// makeCallers makes callers of each kind. Their organisation is the only one that exists, apart from the stranger's.
+func makeCallers(t *testing.T, f *fixture) map[string]caller {
+	t.Helper()
+	owner, shop := f.setUp(t)
+	admin, member := owner.join(shop, "admin@example.com", "admin"), owner.join(shop, "member@example.com", "member")
+	stranger := owner.join(shop, "stranger@example.com", "member")
+	want[object](stranger, "POST", "/api/v1/organisations", object{"name": "Elsewhere"})
+	want[object](stranger, "DELETE", "/api/v1/organisations/"+shop+"/members/"+stranger.account.ID, nil)
+	elsewhere := want[itemList](stranger, "GET", "/api/v1/organisations", nil).Items[0].ID
+	loggedOut := owner.join(shop, "left@example.com", "owner")
+	server := mustURL(t, f.URL)
+	old := loggedOut.http.Jar.Cookies(server)
+	want[object](loggedOut, "POST", "/api/v1/logout", nil)
+	loggedOut.http.Jar.SetCookies(server, old) // replayed
+	revoked := owner.program(shop, "owner")
+	for _, i := range want[itemList](owner, "GET", "/api/v1/organisations/"+shop+"/tokens", nil).Items {
+		want[object](owner, "DELETE", "/api/v1/organisations/"+shop+"/tokens/"+i.ID, nil)
+	}
+	expired := owner.program(shop, "owner")
+	f.advance(25 * time.Hour)
+	all := map[string]caller{
+		"owner": {client: owner, role: store.Owner}, "admin": {client: admin, role: store.Admin}, "member": {client: member, role: store.Member},
+		"stranger":             {client: stranger},
+		"nobody":               {client: f.newClient(t), unknown: true},
+		"replayed session":     {client: loggedOut, expired: true},
+		"revoked token":        {client: revoked, expired: true},
+		"expired token":        {client: expired, expired: true},
+		"owner's token":        {client: owner.program(shop, "owner"), role: store.Owner},
+		"owner's member token": {client: owner.program(shop, "member"), role: store.Member},
+		"admin's token":        {client: admin.program(shop, "admin"), role: store.Admin},
+		"stranger's token":     {client: stranger.program(elsewhere, "owner")},
+	}
+	f.shop = shop
+	return all
+}
+
+// checkRoute sends a request and compares its status with what the route needs.
+func checkRoute(t *testing.T, callers map[string]caller, kind string, r control.Route) {
+	t.Helper()
+	c := callers[kind]
+	req := requests[r.Operation]
+	path := strings.ReplaceAll(r.Path, "{organisation}", c.f.shop)
+	if strings.Contains(path, "{id}") {
+		path = strings.ReplaceAll(path, "{id}", makeSubject(t, callers["owner"].client, c.f.shop, req.id))
+	}
+	path = strings.TrimSuffix(path, "{$}")
+	sender := *c.client
+	sender.t, sender.address = t, c.f.newClient(t).address
+	var body any
+	if req.body != nil && !r.Page {
+		body = req.body
+	}
+	if r.Operation == "add-host" {
+		body = object{"name": "h " + kind, "kind": "gateway", "days": 1}
+	}
+	status, text := sender.send(r.Method, path, body)
+	if refused := whyRefused(c, r); refused != 0 {
+		if status != refused {
+			t.Errorf("%s: got %d %s, want %d", kind, status, text, refused)
+		}
+		return
+	}
+	allowed := status/100 == 2 || status/100 == 3 || r.Page
+	switch { // the handlers refuse the wrong secrets of this test
+	case status == http.StatusUnauthorized && r.Operation == "login", status == http.StatusForbidden && slices.Contains(
+		[]string{"setup", "signup", "accept-invitation", "set-password"}, r.Operation):
+		allowed = true
+	case status == http.StatusNotFound && r.Operation == "end-session":
+		allowed = true
+	case beyondRole[r.Operation] != "" && c.role < store.Admin:
+		allowed = status == http.StatusForbidden || status == http.StatusNotFound
+	}
+	if !allowed {
+		t.Errorf("%s: got %d %s", kind, status, text)
+	}
+	if r.Operation == "logout" || r.Operation == "delete-organisation" { // they end what the next callers need
+		for k, v := range makeCallers(t, startServer(t)) {
+			callers[k] = v
+		}
+	}
+}
+
+// whyRefused is the status with which the route must refuse a caller, or 0.
+func whyRefused(c caller, r control.Route) int {
+	token := c.token != ""
+	switch {
+	case r.Open:
+		return 0
+	case r.Page && (c.unknown || c.expired):
+		return http.StatusSeeOther // to the login
+	case c.unknown || c.expired:
+		return http.StatusUnauthorized
+	case token && r.People:
+		return http.StatusForbidden
+	case r.Role > 0 && c.role == 0:
+		return http.StatusNotFound
+	case c.role < r.Role:
+		return http.StatusForbidden
+	}
+	return 0
+}
+
+// makeSubject makes the thing that a path names.
+func makeSubject(t *testing.T, owner *client, shop, kind string) string {
+	t.Helper()
+	c := *owner
+	c.t, c.address = t, owner.f.newClient(t).address
+	base := "/api/v1/organisations/" + shop
+	switch kind {
+	case "{member}":
+		return memberID(&c, shop, "member@example.com")
+	case "{spare}":
+		return c.join(shop, "spare"+c.address+"@example.com", "member").account.ID
+	case "{invitation}":
+		return want[item](&c, "POST", base+"/invitations", object{"email": "x@example.com", "role": "member"}).ID
+	case "{token}":
+		return want[item](&c, "POST", base+"/tokens", object{"name": "x", "role": "member", "days": 1}).ID
+	case "{host}":
+		return want[item](&c, "POST", base+"/hosts", object{"name": "of " + c.address, "kind": "host", "days": 1}).ID
+	}
+	return kind
+}
+
+func memberID(c *client, shop, email string) string {
+	for _, m := range want[struct{ Items []store.Account }](c, "GET", "/api/v1/organisations/"+shop+"/members", nil).Items {
+		if m.Email == email {
+			return m.ID
+		}
+	}
+	return ""
+}
+
+func mustURL(t *testing.T, text string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
