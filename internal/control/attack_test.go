@@ -1,0 +1,246 @@
+package control_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"bailey/internal/store"
+)
+
+// wantStatus sends a request that must be refused.
+func (c *client) wantStatus(want int, method, path string, body any, headers ...string) string {
+	c.t.Helper()
+	status, text := c.send(method, path, body, headers...)
+	if status != want {
+		c.t.Errorf("%s %s: got %d %s, want %d", method, path, status, text, want)
+	}
+	return string(text)
+}
+
+// form posts a form as a browser does.
+func (c *client) form(path string, values url.Values, headers ...string) *http.Response {
+	c.t.Helper()
+	req, err := http.NewRequestWithContext(c.t.Context(), "POST", c.f.URL+path, strings.NewReader(values.Encode()))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("X-Forwarded-For", c.address)
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+func TestAttackOtherSite(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, shop := f.setUp(t)
+	path := "/api/v1/organisations/" + shop
+	owner.wantStatus(http.StatusForbidden, "DELETE", path, nil, "Sec-Fetch-Site", "cross-site")
+	owner.wantStatus(http.StatusForbidden, "DELETE", path, nil, "Origin", "https://evil.example")
+	owner.wantStatus(http.StatusNotFound, "DELETE", path, nil, "Host", "evil.example:80") // rebound DNS
+	if resp := owner.form("/logout", nil, "Origin", "https://evil.example"); resp.StatusCode != http.StatusForbidden {
+		t.Errorf("a form of another site ends the session: %d", resp.StatusCode)
+	}
+	for _, content := range []string{"text/plain", "application/x-www-form-urlencoded"} { // what forms of other sites can send
+		status, _ := owner.send("POST", "/api/v1/organisations", object{"name": "x"}, "Content-Type", content, "Sec-Fetch-Site", "cross-site")
+		if status/100 == 2 {
+			t.Errorf("a body of %s is accepted: %d", content, status)
+		}
+	}
+	want[object](owner, "PATCH", path, object{"name": "Still here"})
+	resp := f.newClient(t).form("/login", url.Values{"email": {"ann@example.com"}, "password": {"password of ann"}})
+	for _, cookie := range resp.Cookies() {
+		if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Domain != "" {
+			t.Errorf("the cookie is %+v", cookie)
+		}
+	}
+	if csp := resp.Header.Get("Content-Security-Policy"); resp.StatusCode != http.StatusSeeOther || len(resp.Cookies()) != 1 ||
+		!strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, "frame-ancestors 'none'") {
+		t.Errorf("got %d with %v and %q", resp.StatusCode, resp.Cookies(), csp)
+	}
+}
+
+func TestAttackHigherRole(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, shop := f.setUp(t)
+	admin, member := owner.join(shop, "admin@example.com", "admin"), owner.join(shop, "member@example.com", "member")
+	base := "/api/v1/organisations/" + shop
+	admin.wantStatus(http.StatusForbidden, "PUT", base+"/members/"+admin.account.ID, object{"role": "owner"})
+	admin.wantStatus(http.StatusForbidden, "PUT", base+"/members/"+owner.account.ID, object{"role": "member"})
+	admin.wantStatus(http.StatusForbidden, "DELETE", base+"/members/"+owner.account.ID, nil)
+	admin.wantStatus(http.StatusForbidden, "POST", base+"/invitations", object{"email": "eve@example.com", "role": "owner"})
+	member.wantStatus(http.StatusForbidden, "POST", base+"/tokens", object{"name": "x", "role": "admin", "days": 1})
+	owner.wantStatus(http.StatusConflict, "DELETE", base+"/members/"+owner.account.ID, nil)
+	program := owner.program(shop, "owner")
+	for path, body := range map[string]object{ // a program makes no other way in, and is not a person
+		base + "/tokens": {"name": "x", "role": "member", "days": 1}, base + "/hosts": {"name": "x", "kind": "gateway", "days": 1},
+		base + "/invitations": {"email": "eve@example.com", "role": "member"}, "/api/v1/organisations": {"name": "x"}} {
+		program.wantStatus(http.StatusForbidden, "POST", path, body)
+	}
+	// A token falls with the role of its account, and an unknown role is not a role.
+	admins := admin.program(shop, "admin")
+	want[object](owner, "PUT", base+"/members/"+admin.account.ID, object{"role": "member"})
+	admins.wantStatus(http.StatusForbidden, "PATCH", base, object{"name": "x"})
+	owner.wantStatus(http.StatusUnprocessableEntity, "PUT", base+"/members/"+member.account.ID, object{"role": "god"})
+	owner.wantStatus(http.StatusUnprocessableEntity, "PUT", base+"/members/"+member.account.ID, object{"role": "member", "is_admin": true})
+}
+
+func TestAttackGuessing(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, shop := f.setUp(t)
+	eve := f.newClient(t)
+	unknown := eve.wantStatus(http.StatusUnauthorized, "POST", "/api/v1/login", object{"email": "nobody@example.com", "password": "password"})
+	known := eve.wantStatus(http.StatusUnauthorized, "POST", "/api/v1/login", object{"email": "ann@example.com", "password": "password"})
+	if unknown != known {
+		t.Errorf("the answers tell whether an account exists: %s and %s", unknown, known)
+	}
+	for range 8 {
+		eve.wantStatus(http.StatusUnauthorized, "POST", "/api/v1/login", object{"email": "ann@example.com", "password": "password"})
+	}
+	right := object{"email": "ann@example.com", "password": "password of ann"}
+	eve.wantStatus(http.StatusTooManyRequests, "POST", "/api/v1/login", right)
+	if resp := eve.form("/login", url.Values{"email": {"ann@example.com"}, "password": {"password of ann"}}); resp.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("the page does not share the limit: %d", resp.StatusCode)
+	}
+	f.advance(5 * time.Second)
+	want[object](eve, "POST", "/api/v1/login", right)
+	// An organisation that does not exist and one of others look the same.
+	stranger := owner.join(shop, "s@example.com", "member")
+	want[object](stranger, "DELETE", "/api/v1/organisations/"+shop+"/members/"+stranger.account.ID, nil)
+	none := stranger.wantStatus(http.StatusNotFound, "GET", "/api/v1/organisations/o-none/members", nil)
+	if other := stranger.wantStatus(http.StatusNotFound, "GET", "/api/v1/organisations/"+shop+"/members", nil); other != none {
+		t.Errorf("the answers differ: %s and %s", none, other)
+	}
+	f.wantRecorded(t, "login denied", "login done")
+}
+
+func TestAttackBodies(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, shop := f.setUp(t)
+	secret := "the password that is not repeated"
+	for name, body := range map[string]any{
+		"another type":  object{"old": secret, "new": []string{secret}},
+		"a field more":  object{"old": secret, "new": secret, "extra": secret},
+		"a missing one": object{"new": secret}, "no object": secret, "too long": object{"old": secret, "new": strings.Repeat(secret, 10)},
+	} {
+		if text := owner.wantStatus(http.StatusUnprocessableEntity, "PUT", "/api/v1/me/password", body); strings.Contains(text, secret) {
+			t.Errorf("%s: the answer repeats it: %s", name, text)
+		}
+	}
+	owner.wantStatus(http.StatusRequestEntityTooLarge, "POST", "/api/v1/organisations", object{"name": strings.Repeat("x", 70_000)})
+	owner.wantStatus(http.StatusUnprocessableEntity, "GET", "/api/v1/me?x=1", nil)
+	for _, email := range []string{"x", "a@b@c", "Ann <ann@example.com>", "a\n@example.com", "ä@example.com", ""} {
+		owner.wantStatus(http.StatusUnprocessableEntity, "POST", "/api/v1/organisations/"+shop+"/invitations", object{"email": email, "role": "member"})
+		f.advance(10 * time.Second)
+	}
+	for _, name := range []string{"", " ", "a\x00b", "a\u0085b"} {
+		owner.wantStatus(http.StatusUnprocessableEntity, "PATCH", "/api/v1/organisations/"+shop, object{"name": name})
+	}
+	// Names are text in pages, whatever they contain.
+	want[object](owner, "PATCH", "/api/v1/organisations/"+shop, object{"name": `"><script>alert(1)</script>`})
+	if _, text := owner.send("GET", "/", nil); strings.Contains(string(text), "<script") || !strings.Contains(string(text), "&lt;script&gt;") {
+		t.Errorf("the page is %s", text)
+	}
+}
+
+// TestNoSecretsInAnswers looks for hashes and secrets in each answer of the API.
+func TestNoSecretsInAnswers(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, shop := f.setUp(t)
+	base := "/api/v1/organisations/" + shop
+	secrets := []string{"$2a$", "password of ann"}
+	for path, body := range map[string]object{"/tokens": {"name": "x", "role": "member", "days": 1}, "/hosts": {"name": "h", "kind": "host", "days": 1},
+		"/invitations": {"email": "x@example.com", "role": "member"}} {
+		made := want[item](owner, "POST", base+path, body)
+		_, token, _ := strings.Cut(made.Link, "token=")
+		secret := made.Secret + token
+		secrets = append(secrets, secret, store.Hash(secret))
+	}
+	for _, c := range owner.http.Jar.Cookies(mustURL(t, f.URL)) {
+		secrets = append(secrets, c.Value, store.Hash(c.Value))
+	}
+	checked := 0
+	for _, r := range f.Routes() {
+		if r.Method != "GET" || r.Open {
+			continue
+		}
+		status, text := owner.send("GET", strings.TrimSuffix(strings.ReplaceAll(r.Path, "{organisation}", shop), "{$}"), nil)
+		if status != http.StatusOK {
+			t.Errorf("%s: %d", r.Path, status)
+		}
+		checked++
+		for _, secret := range secrets {
+			if strings.Contains(string(text), secret) {
+				t.Errorf("%s contains %.12s…: %s", r.Path, secret, text)
+			}
+		}
+	}
+	if checked < 8 {
+		t.Errorf("only %d routes were checked", checked)
+	}
+	for _, e := range f.events(t) {
+		text := fmt.Sprintf("%+v", e)
+		for _, secret := range secrets {
+			if strings.Contains(text, secret) {
+				t.Errorf("the ledger contains %.12s…: %s", secret, text)
+			}
+		}
+	}
+}
+
+// TestNothingUnrecorded: a change that cannot be recorded is not made.
+func TestNothingUnrecorded(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, shop := f.setUp(t)
+	if err := f.Ledger.Close(); err != nil {
+		t.Fatal(err)
+	}
+	owner.wantStatus(http.StatusServiceUnavailable, "PATCH", "/api/v1/organisations/"+shop, object{"name": "Changed"})
+	got := want[itemList](owner, "GET", "/api/v1/organisations", nil)
+	if len(got.Items) != 1 || got.Items[0].Name != "Shop" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestDocumentedAPI: the OpenAPI document has every route, with what it needs.
+func TestDocumentedAPI(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	_, text := f.newClient(t).send("GET", "/openapi.json", nil)
+	var document struct {
+		OpenAPI string
+		Paths   map[string]map[string]struct {
+			OperationID string `json:"operationId"`
+			Security    []map[string][]string
+		}
+	}
+	if err := json.Unmarshal(text, &document); err != nil || !strings.HasPrefix(document.OpenAPI, "3.1") {
+		t.Fatalf("%v: %.200s", err, text)
+	}
+	for _, r := range f.Routes() {
+		if r.Page {
+			continue
+		}
+		o, ok := document.Paths[r.Path][strings.ToLower(r.Method)]
+		if !ok || o.OperationID != r.Operation || (len(o.Security) == 0) != r.Open {
+			t.Errorf("%s %s is documented as %+v", r.Method, r.Path, o)
+		}
+	}
+}
