@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,37 +14,38 @@ import (
 )
 
 // requests has a body for each route of the API that needs one, and the id that its path names. A route that is missing
-// here fails TestEveryRouteAsEverybody. "{…}" in a value is replaced by something of the organisation.
+// here fails TestEveryRouteAsEverybody. The id "{…}" is replaced by something of the organisation.
 var requests = map[string]struct {
-	body object
-	id   string
+	needs string
+	body  object
+	id    string
 }{
-	"health":              {},
-	"setup":               {body: object{"token": "x", "name": "Eve", "email": "eve@example.com", "password": "password", "organisation": "x"}},
-	"login":               {body: object{"email": "ann@example.com", "password": "wrong password"}},
-	"signup":              {body: object{"token": "x", "name": "Eve", "password": "password"}},
-	"logout":              {},
-	"me":                  {},
-	"set-password":        {body: object{"old": "wrong", "new": "password"}},
-	"list-sessions":       {},
-	"end-session":         {id: "ws-none"},
-	"accept-invitation":   {body: object{"token": "x"}},
-	"list-organisations":  {},
-	"add-organisation":    {body: object{"name": "Second"}},
-	"rename-organisation": {body: object{"name": "Shop"}},
-	"delete-organisation": {},
-	"list-members":        {},
-	"set-role":            {body: object{"role": "member"}, id: "{member}"},
-	"remove-member":       {id: "{spare}"},
-	"list-invitations":    {},
-	"invite":              {body: object{"email": "new@example.com", "role": "member"}},
-	"uninvite":            {id: "{invitation}"},
-	"list-tokens":         {},
-	"add-token":           {body: object{"name": "x", "role": "member", "days": 1}},
-	"remove-token":        {id: "{token}"},
-	"list-hosts":          {},
-	"add-host":            {body: object{"name": "h", "kind": "gateway", "days": 1}},
-	"remove-host":         {id: "{host}"},
+	"health":              {needs: "open"},
+	"setup":               {needs: "open", body: object{"token": "x", "name": "Eve", "email": "eve@example.com", "password": "password", "organisation": "x"}},
+	"login":               {needs: "open", body: object{"email": "ann@example.com", "password": "wrong password"}},
+	"signup":              {needs: "open", body: object{"token": "x", "name": "Eve", "password": "password"}},
+	"logout":              {needs: "person"},
+	"me":                  {needs: "anyone signed in"},
+	"set-password":        {needs: "person", body: object{"old": "wrong", "new": "password"}},
+	"list-sessions":       {needs: "person"},
+	"end-session":         {needs: "person", id: "ws-none"},
+	"accept-invitation":   {needs: "person", body: object{"token": "x"}},
+	"list-organisations":  {needs: "anyone signed in"},
+	"add-organisation":    {needs: "person", body: object{"name": "Second"}},
+	"rename-organisation": {needs: "admin", body: object{"name": "Shop"}},
+	"delete-organisation": {needs: "person, owner"},
+	"list-members":        {needs: "member"},
+	"set-role":            {needs: "admin", body: object{"role": "member"}, id: "{member}"},
+	"remove-member":       {needs: "member", id: "{spare}"},
+	"list-invitations":    {needs: "admin"},
+	"invite":              {needs: "person, admin", body: object{"email": "new@example.com", "role": "member"}},
+	"uninvite":            {needs: "admin", id: "{invitation}"},
+	"list-tokens":         {needs: "person, member"},
+	"add-token":           {needs: "person, member", body: object{"name": "x", "role": "member", "days": 1}},
+	"remove-token":        {needs: "person, member", id: "{token}"},
+	"list-hosts":          {needs: "member"},
+	"add-host":            {needs: "person, admin", body: object{"name": "h", "kind": "gateway", "days": 1}},
+	"remove-host":         {needs: "person, admin", id: "{host}"},
 }
 
 // beyondRole are the routes whose handlers refuse some callers that have the role of the route.
@@ -57,14 +59,14 @@ func TestEveryRouteAsEverybody(t *testing.T) {
 	t.Parallel()
 	f := startServer(t)
 	for _, r := range f.Routes() {
-		if _, ok := requests[r.Operation]; !ok && !r.Page {
-			t.Errorf("the route %s has no request in this test", r.Operation)
+		if needs := needsOf(r); !r.Page && requests[r.Operation].needs != needs {
+			t.Errorf("the route %s needs %s, and this test wants %q", r.Operation, needs, requests[r.Operation].needs)
 		}
 		t.Run(r.Method+" "+r.Path, func(t *testing.T) {
 			t.Parallel()
 			f := startServer(t) // of its own, since the requests change it
 			callers := makeCallers(t, f)
-			for _, kind := range slices.Sorted(keys(callers)) {
+			for _, kind := range slices.Sorted(maps.Keys(callers)) {
 				checkRoute(t, callers, kind, r)
 			}
 			f.wantRecorded(t)
@@ -72,14 +74,22 @@ func TestEveryRouteAsEverybody(t *testing.T) {
 	}
 }
 
-func keys[V any](m map[string]V) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
+// needsOf describes what a route needs.
+func needsOf(r control.Route) string {
+	var needs []string
+	if r.Open {
+		needs = append(needs, "open")
 	}
+	if r.People {
+		needs = append(needs, "person")
+	}
+	if r.Role > 0 {
+		needs = append(needs, r.Role.String())
+	}
+	if len(needs) == 0 {
+		return "anyone signed in"
+	}
+	return strings.Join(needs, ", ")
 }
 
 type caller struct {

@@ -82,8 +82,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 // openFile opens an SQLite file. Transactions take the write lock when they begin, so that none fails half-way because
 // another has written.
 func openFile(name string) (*sql.DB, error) {
-	if strings.Contains(name, "://") {
-		return nil, fmt.Errorf("%q is neither a file nor a postgres:// URL", name)
+	if scheme, _, url := strings.Cut(name, "://"); url {
+		return nil, fmt.Errorf("%q is not the scheme of a PostgreSQL URL", scheme) // the rest can hold a password
 	}
 	name, err := filepath.Abs(name)
 	if err != nil {
