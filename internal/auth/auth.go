@@ -1,4 +1,5 @@
-// Package auth has the parts of the control plane that check who is calling: passwords, tokens, the address of a client,
+// Package auth has the parts of the control plane that check who is calling: passwords, tokens, the address of a
+// client,
 // and how often it may try.
 package auth
 
@@ -27,7 +28,7 @@ type Passwords struct {
 func NewPasswords(n int) *Passwords {
 	p := &Passwords{running: make(chan struct{}, n), waiting: make(chan struct{}, 17*n)}
 	p.none = sync.OnceValue(func() []byte {
-		hash, _ := bcrypt.GenerateFromPassword([]byte(rand.Text()), p.cost())
+		hash, _ := bcrypt.GenerateFromPassword([]byte(rand.Text()), p.bcryptCost())
 		return hash
 	})
 	return p
@@ -39,15 +40,15 @@ const (
 	MaxPassword = 72 // bytes
 )
 
-func (p *Passwords) cost() int {
+func (p *Passwords) bcryptCost() int {
 	if p.Cost == 0 {
 		return 12
 	}
 	return p.Cost
 }
 
-// enter waits for a processor.
-func (p *Passwords) enter(ctx context.Context) (leave func(), err error) {
+// waitForTurn waits for a processor.
+func (p *Passwords) waitForTurn(ctx context.Context) (leave func(), err error) {
 	select {
 	case p.waiting <- struct{}{}:
 	default:
@@ -68,19 +69,19 @@ func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 		return "", bailey.Invalid.Errorf("use a sentence, or let a password manager make one",
 			"a password has at least %d characters and at most %d bytes", MinPassword, MaxPassword)
 	}
-	leave, err := p.enter(ctx)
+	leave, err := p.waitForTurn(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer leave()
-	hash, err := bcrypt.GenerateFromPassword([]byte(password), p.cost())
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), p.bcryptCost())
 	return string(hash), err
 }
 
 // Check reports whether the password is the one of the hash. If the hash is "", because there is no such account, it
 // takes as long and returns false.
 func (p *Passwords) Check(ctx context.Context, hash, password string) (bool, error) {
-	leave, err := p.enter(ctx)
+	leave, err := p.waitForTurn(ctx)
 	if err != nil {
 		return false, err
 	}

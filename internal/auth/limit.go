@@ -23,7 +23,7 @@ func (p Proxies) Client(r *http.Request) netip.Addr {
 	}
 	address := peer.Addr().Unmap()
 	forwarded := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(forwarded) - 1; i >= 0 && p.trusts(address); i-- {
+	for i := len(forwarded) - 1; i >= 0 && p.trustsAddress(address); i-- {
 		next, err := netip.ParseAddr(strings.TrimSpace(forwarded[i]))
 		if err != nil {
 			break
@@ -33,7 +33,7 @@ func (p Proxies) Client(r *http.Request) netip.Addr {
 	return address
 }
 
-func (p Proxies) trusts(a netip.Addr) bool {
+func (p Proxies) trustsAddress(a netip.Addr) bool {
 	for _, network := range p {
 		if network.Contains(a) {
 			return true

@@ -26,7 +26,7 @@ func (s *Server) cookieName() string {
 	return "bailey"
 }
 
-func (s *Server) cookie(value string, expires time.Time) http.Cookie {
+func (s *Server) sessionCookie(value string, expires time.Time) http.Cookie {
 	c := http.Cookie{Name: s.cookieName(), Value: value, Path: "/", HttpOnly: true, Secure: s.Public.Scheme == "https",
 		SameSite: http.SameSiteStrictMode, Expires: expires}
 	if value == "" {
@@ -70,7 +70,7 @@ type body[T any] struct{ Body T }
 // output is an answer that has only a body.
 type output[T any] struct{ Body T }
 
-func answer[T any](v T) *output[T] { return &output[T]{Body: v} }
+func answerWith[T any](v T) *output[T] { return &output[T]{Body: v} }
 
 // list is an answer with several items.
 type list[T any] struct {
@@ -79,26 +79,31 @@ type list[T any] struct {
 
 func (s *Server) accountRoutes() {
 	open := Access{Open: true, Rate: Attempts}
-	addRoute(s, "GET", "/api/v1/health", "health", "Whether the server and its database work", Access{Open: true}, s.health)
-	addRoute(s, "POST", "/api/v1/setup", "setup", "Create the first account with the one-time link", Access{Open: true, Rate: Additions}, s.setup)
-	addRoute(s, "POST", "/api/v1/login", "login", "Sign in with a password", open, s.login)
-	addRoute(s, "POST", "/api/v1/signup", "signup", "Accept an invitation with a new account", Access{Open: true, Rate: Additions}, s.signup)
+	addRoute(s, "GET", "/api/v1/health", "health", "Whether the server and its database work",
+		Access{Open: true}, s.checkHealth)
+	addRoute(s, "POST", "/api/v1/setup", "setup", "Create the first account with the one-time link",
+		Access{Open: true, Rate: Additions}, s.handleSetup)
+	addRoute(s, "POST", "/api/v1/login", "login", "Sign in with a password", open, s.handleLogin)
+	addRoute(s, "POST", "/api/v1/signup", "signup", "Accept an invitation with a new account",
+		Access{Open: true, Rate: Additions}, s.handleSignup)
 	people := Access{People: true}
-	addRoute(s, "POST", "/api/v1/logout", "logout", "End this session", people, s.logout)
-	addRoute(s, "GET", "/api/v1/me", "me", "The account of the caller", Access{}, s.me)
+	addRoute(s, "POST", "/api/v1/logout", "logout", "End this session", people, s.handleLogout)
+	addRoute(s, "GET", "/api/v1/me", "me", "The account of the caller", Access{}, s.showAccount)
 	addRoute(s, "PUT", "/api/v1/me/password", "set-password", "Change the password, and end all other sessions",
 		Access{People: true, Rate: Attempts}, s.setPassword)
 	addRoute(s, "GET", "/api/v1/me/sessions", "list-sessions", "The sessions of the account", people, s.listSessions)
-	addRoute(s, "DELETE", "/api/v1/me/sessions/{id}", "end-session", "End a session of the account", people, s.endSession)
-	addRoute(s, "POST", "/api/v1/invitations/accept", "accept-invitation", "Accept an invitation with this account", people, s.accept)
+	addRoute(s, "DELETE", "/api/v1/me/sessions/{id}", "end-session", "End a session of the account", people,
+		s.endSession)
+	addRoute(s, "POST", "/api/v1/invitations/accept", "accept-invitation",
+		"Accept an invitation with this account", people, s.acceptInvitation)
 }
 
 type healthy struct {
 	Version string `json:"version"`
 }
 
-func (s *Server) health(ctx context.Context, _ *Caller, _ *nothing) (*output[healthy], error) {
-	return answer(healthy{s.Version}), s.Store.Ping(ctx)
+func (s *Server) checkHealth(ctx context.Context, _ *Caller, _ *nothing) (*output[healthy], error) {
+	return answerWith(healthy{s.Version}), s.Store.Ping(ctx)
 }
 
 // checkPerson validates a name, and an address unless it is "".
@@ -115,13 +120,14 @@ func checkPerson(name, email string) error {
 // checkEmail accepts an address without a name, such as ann@example.com.
 func checkEmail(email string) error {
 	a, err := mail.ParseAddress(email)
-	if err != nil || a.Address != email || a.Name != "" || strings.ContainsFunc(email, func(c rune) bool { return c > unicode.MaxASCII }) {
+	if err != nil || a.Address != email || a.Name != "" || strings.ContainsFunc(email,
+		func(c rune) bool { return c > unicode.MaxASCII }) {
 		return bailey.Invalid.Errorf("write it like ann@example.com", "%q is not an e-mail address", email)
 	}
 	return nil
 }
 
-func (s *Server) setup(ctx context.Context, c *Caller, in *body[setupBody]) (*signedIn, error) {
+func (s *Server) handleSetup(ctx context.Context, c *Caller, in *body[setupBody]) (*signedIn, error) {
 	b := in.Body
 	if err := errors.Join(checkPerson(b.Name, ""), checkEmail(b.Email), checkName(b.Organisation)); err != nil {
 		return nil, firstFault(err)
@@ -130,9 +136,11 @@ func (s *Server) setup(ctx context.Context, c *Caller, in *body[setupBody]) (*si
 	if err != nil {
 		return nil, err
 	}
-	a, _, err := s.Store.Setup(ctx, store.Hash(b.Token), store.Account{Email: b.Email, Name: b.Name, Password: hash}, b.Organisation)
+	a, _, err := s.Store.Setup(ctx, store.Hash(b.Token), store.Account{Email: b.Email, Name: b.Name,
+		Password: hash}, b.Organisation)
 	if errors.Is(err, bailey.NotFound) {
-		return nil, bailey.Denied.New("the link is not valid, or was used", "the server prints a new one when it starts, until there is an account")
+		return nil, bailey.Denied.New("the link is not valid, or was used",
+			"the server prints a new one when it starts, until there is an account")
 	}
 	if err != nil {
 		return nil, err
@@ -157,19 +165,20 @@ func (s *Server) signIn(ctx context.Context, c *Caller, a store.Account) (*signe
 	if c.Address.IsValid() {
 		address = c.Address.String()
 	}
-	n, err := s.Store.AddSession(ctx, store.Session{Account: a.ID, Expires: s.Now().Add(sessionLife), Address: address, Client: c.Client},
+	n, err := s.Store.AddSession(ctx, store.Session{Account: a.ID, Expires: s.Now().Add(sessionLife),
+		Address: address, Client: c.Client},
 		store.Hash(token))
 	if err != nil {
 		return nil, err
 	}
 	c.Account, c.Session = a, n.ID
-	out := &signedIn{Cookie: s.cookie(token, n.Expires)}
+	out := &signedIn{Cookie: s.sessionCookie(token, n.Expires)}
 	out.Body.Account, out.Body.Expires = a, n.Expires
 	return out, nil
 }
 
-// login answers every failure in the same way and in the same time.
-func (s *Server) login(ctx context.Context, c *Caller, in *body[loginBody]) (*signedIn, error) {
+// handleLogin answers every failure in the same way and in the same time.
+func (s *Server) handleLogin(ctx context.Context, c *Caller, in *body[loginBody]) (*signedIn, error) {
 	a, err := s.Store.AccountByEmail(ctx, in.Body.Email)
 	if err != nil && !errors.Is(err, bailey.NotFound) {
 		return nil, err
@@ -179,14 +188,14 @@ func (s *Server) login(ctx context.Context, c *Caller, in *body[loginBody]) (*si
 		return nil, err
 	}
 	if !ok {
-		p := unauthenticated()
+		p := notSignedIn()
 		p.Detail, p.Hint = "the address or the password is wrong", "try again, or ask an admin for an invitation"
 		return nil, p
 	}
 	return s.signIn(ctx, c, a)
 }
 
-func (s *Server) signup(ctx context.Context, c *Caller, in *body[NewAccount]) (*signedIn, error) {
+func (s *Server) handleSignup(ctx context.Context, c *Caller, in *body[NewAccount]) (*signedIn, error) {
 	b := in.Body
 	if err := checkPerson(b.Name, ""); err != nil {
 		return nil, err
@@ -207,12 +216,13 @@ func (s *Server) signup(ctx context.Context, c *Caller, in *body[NewAccount]) (*
 
 func noInvitation(err error) error {
 	if errors.Is(err, bailey.NotFound) {
-		return bailey.Denied.New("the invitation is not valid, was used, or is for another address", "ask for a new one")
+		return bailey.Denied.New("the invitation is not valid, was used, or is for another address",
+			"ask for a new one")
 	}
 	return err
 }
 
-func (s *Server) accept(ctx context.Context, c *Caller, in *body[struct {
+func (s *Server) acceptInvitation(ctx context.Context, c *Caller, in *body[struct {
 	Token string `json:"token" maxLength:"100"`
 }]) (*nothing, error) {
 	_, err := s.Store.Accept(ctx, store.Hash(in.Body.Token), c.Account)
@@ -223,12 +233,12 @@ type endedSession struct {
 	Cookie http.Cookie `header:"Set-Cookie"`
 }
 
-func (s *Server) logout(ctx context.Context, c *Caller, _ *nothing) (*endedSession, error) {
-	return &endedSession{Cookie: s.cookie("", time.Time{})}, s.Store.EndSession(ctx, c.Account.ID, c.Session)
+func (s *Server) handleLogout(ctx context.Context, c *Caller, _ *nothing) (*endedSession, error) {
+	return &endedSession{Cookie: s.sessionCookie("", time.Time{})}, s.Store.EndSession(ctx, c.Account.ID, c.Session)
 }
 
-func (s *Server) me(_ context.Context, c *Caller, _ *nothing) (*output[store.Account], error) {
-	return answer(c.Account), nil
+func (s *Server) showAccount(_ context.Context, c *Caller, _ *nothing) (*output[store.Account], error) {
+	return answerWith(c.Account), nil
 }
 
 func (s *Server) setPassword(ctx context.Context, c *Caller, in *body[struct {
@@ -257,7 +267,7 @@ type sessionItem struct {
 
 func (s *Server) listSessions(ctx context.Context, c *Caller, _ *nothing) (*output[list[sessionItem]], error) {
 	all, err := s.Store.Sessions(ctx, c.Account.ID)
-	out := answer(list[sessionItem]{Items: []sessionItem{}})
+	out := answerWith(list[sessionItem]{Items: []sessionItem{}})
 	for _, n := range all {
 		out.Body.Items = append(out.Body.Items, sessionItem{n, n.ID == c.Session})
 	}

@@ -53,8 +53,10 @@ func TestAttackOtherSite(t *testing.T) {
 	if resp := owner.form("/logout", nil, "Origin", "https://evil.example"); resp.StatusCode != http.StatusForbidden {
 		t.Errorf("a form of another site ends the session: %d", resp.StatusCode)
 	}
-	for _, content := range []string{"text/plain", "application/x-www-form-urlencoded"} { // what forms of other sites can send
-		status, _ := owner.send("POST", "/api/v1/organisations", object{"name": "x"}, "Content-Type", content, "Sec-Fetch-Site", "cross-site")
+	for _, content := range []string{"text/plain",
+		"application/x-www-form-urlencoded"} { // what forms of other sites can send
+		status, _ := owner.send("POST", "/api/v1/organisations", object{"name": "x"}, "Content-Type", content,
+			"Sec-Fetch-Site", "cross-site")
 		if status/100 == 2 {
 			t.Errorf("a body of %s is accepted: %d", content, status)
 		}
@@ -66,7 +68,8 @@ func TestAttackOtherSite(t *testing.T) {
 			t.Errorf("the cookie is %+v", cookie)
 		}
 	}
-	if csp := resp.Header.Get("Content-Security-Policy"); resp.StatusCode != http.StatusSeeOther || len(resp.Cookies()) != 1 ||
+	if csp := resp.Header.Get("Content-Security-Policy"); resp.StatusCode != http.StatusSeeOther ||
+		len(resp.Cookies()) != 1 ||
 		!strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, "frame-ancestors 'none'") {
 		t.Errorf("got %d with %v and %q", resp.StatusCode, resp.Cookies(), csp)
 	}
@@ -81,12 +84,14 @@ func TestAttackHigherRole(t *testing.T) {
 	admin.wantStatus(http.StatusForbidden, "PUT", base+"/members/"+admin.account.ID, object{"role": "owner"})
 	admin.wantStatus(http.StatusForbidden, "PUT", base+"/members/"+owner.account.ID, object{"role": "member"})
 	admin.wantStatus(http.StatusForbidden, "DELETE", base+"/members/"+owner.account.ID, nil)
-	admin.wantStatus(http.StatusForbidden, "POST", base+"/invitations", object{"email": "eve@example.com", "role": "owner"})
+	admin.wantStatus(http.StatusForbidden, "POST", base+"/invitations", object{"email": "eve@example.com",
+		"role": "owner"})
 	member.wantStatus(http.StatusForbidden, "POST", base+"/tokens", object{"name": "x", "role": "admin", "days": 1})
 	owner.wantStatus(http.StatusConflict, "DELETE", base+"/members/"+owner.account.ID, nil)
 	program := owner.program(shop, "owner")
 	for path, body := range map[string]object{ // a program makes no other way in, and is not a person
-		base + "/tokens": {"name": "x", "role": "member", "days": 1}, base + "/hosts": {"name": "x", "kind": "gateway", "days": 1},
+		base + "/tokens": {"name": "x", "role": "member", "days": 1}, base + "/hosts": {"name": "x",
+			"kind": "gateway", "days": 1},
 		base + "/invitations": {"email": "eve@example.com", "role": "member"}, "/api/v1/organisations": {"name": "x"}} {
 		program.wantStatus(http.StatusForbidden, "POST", path, body)
 	}
@@ -95,7 +100,8 @@ func TestAttackHigherRole(t *testing.T) {
 	want[object](owner, "PUT", base+"/members/"+admin.account.ID, object{"role": "member"})
 	admins.wantStatus(http.StatusForbidden, "PATCH", base, object{"name": "x"})
 	owner.wantStatus(http.StatusUnprocessableEntity, "PUT", base+"/members/"+member.account.ID, object{"role": "god"})
-	owner.wantStatus(http.StatusUnprocessableEntity, "PUT", base+"/members/"+member.account.ID, object{"role": "member", "is_admin": true})
+	owner.wantStatus(http.StatusUnprocessableEntity, "PUT", base+"/members/"+member.account.ID,
+		object{"role": "member", "is_admin": true})
 }
 
 func TestAttackGuessing(t *testing.T) {
@@ -103,17 +109,21 @@ func TestAttackGuessing(t *testing.T) {
 	f := startServer(t)
 	owner, shop := f.setUp(t)
 	eve := f.newClient(t)
-	unknown := eve.wantStatus(http.StatusUnauthorized, "POST", "/api/v1/login", object{"email": "nobody@example.com", "password": "password"})
-	known := eve.wantStatus(http.StatusUnauthorized, "POST", "/api/v1/login", object{"email": "ann@example.com", "password": "password"})
+	unknown := eve.wantStatus(http.StatusUnauthorized, "POST", "/api/v1/login",
+		object{"email": "nobody@example.com", "password": "password"})
+	known := eve.wantStatus(http.StatusUnauthorized, "POST", "/api/v1/login", object{"email": "ann@example.com",
+		"password": "password"})
 	if unknown != known {
 		t.Errorf("the answers tell whether an account exists: %s and %s", unknown, known)
 	}
 	for range 8 {
-		eve.wantStatus(http.StatusUnauthorized, "POST", "/api/v1/login", object{"email": "ann@example.com", "password": "password"})
+		eve.wantStatus(http.StatusUnauthorized, "POST", "/api/v1/login", object{"email": "ann@example.com",
+			"password": "password"})
 	}
 	right := object{"email": "ann@example.com", "password": "password of ann"}
 	eve.wantStatus(http.StatusTooManyRequests, "POST", "/api/v1/login", right)
-	if resp := eve.form("/login", url.Values{"email": {"ann@example.com"}, "password": {"password of ann"}}); resp.StatusCode != http.StatusTooManyRequests {
+	if resp := eve.form("/login", url.Values{"email": {"ann@example.com"},
+		"password": {"password of ann"}}); resp.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("the page does not share the limit: %d", resp.StatusCode)
 	}
 	f.advance(5 * time.Second)
@@ -122,7 +132,8 @@ func TestAttackGuessing(t *testing.T) {
 	stranger := owner.join(shop, "s@example.com", "member")
 	want[object](stranger, "DELETE", "/api/v1/organisations/"+shop+"/members/"+stranger.account.ID, nil)
 	none := stranger.wantStatus(http.StatusNotFound, "GET", "/api/v1/organisations/o-none/members", nil)
-	if other := stranger.wantStatus(http.StatusNotFound, "GET", "/api/v1/organisations/"+shop+"/members", nil); other != none {
+	if other := stranger.wantStatus(http.StatusNotFound, "GET", "/api/v1/organisations/"+shop+"/members",
+		nil); other != none {
 		t.Errorf("the answers differ: %s and %s", none, other)
 	}
 	f.wantRecorded(t, "login denied", "login done")
@@ -136,16 +147,20 @@ func TestAttackBodies(t *testing.T) {
 	for name, body := range map[string]any{
 		"another type":  object{"old": secret, "new": []string{secret}},
 		"a field more":  object{"old": secret, "new": secret, "extra": secret},
-		"a missing one": object{"new": secret}, "no object": secret, "too long": object{"old": secret, "new": strings.Repeat(secret, 10)},
+		"a missing one": object{"new": secret}, "no object": secret, "too long": object{"old": secret,
+			"new": strings.Repeat(secret, 10)},
 	} {
-		if text := owner.wantStatus(http.StatusUnprocessableEntity, "PUT", "/api/v1/me/password", body); strings.Contains(text, secret) {
+		if text := owner.wantStatus(http.StatusUnprocessableEntity, "PUT", "/api/v1/me/password",
+			body); strings.Contains(text, secret) {
 			t.Errorf("%s: the answer repeats it: %s", name, text)
 		}
 	}
-	owner.wantStatus(http.StatusRequestEntityTooLarge, "POST", "/api/v1/organisations", object{"name": strings.Repeat("x", 70_000)})
+	owner.wantStatus(http.StatusRequestEntityTooLarge, "POST", "/api/v1/organisations",
+		object{"name": strings.Repeat("x", 70_000)})
 	owner.wantStatus(http.StatusUnprocessableEntity, "GET", "/api/v1/me?x=1", nil)
 	for _, email := range []string{"x", "a@b@c", "Ann <ann@example.com>", "a\n@example.com", "ä@example.com", ""} {
-		owner.wantStatus(http.StatusUnprocessableEntity, "POST", "/api/v1/organisations/"+shop+"/invitations", object{"email": email, "role": "member"})
+		owner.wantStatus(http.StatusUnprocessableEntity, "POST", "/api/v1/organisations/"+shop+"/invitations",
+			object{"email": email, "role": "member"})
 		f.advance(10 * time.Second)
 	}
 	for _, name := range []string{"", " ", "a\x00b", "a\u0085b"} {
@@ -153,7 +168,8 @@ func TestAttackBodies(t *testing.T) {
 	}
 	// Names are text in pages, whatever they contain.
 	want[object](owner, "PATCH", "/api/v1/organisations/"+shop, object{"name": `"><script>alert(1)</script>`})
-	if _, text := owner.send("GET", "/", nil); strings.Contains(string(text), "<script") || !strings.Contains(string(text), "&lt;script&gt;") {
+	if _, text := owner.send("GET", "/", nil); strings.Contains(string(text), "<script") ||
+		!strings.Contains(string(text), "&lt;script&gt;") {
 		t.Errorf("the page is %s", text)
 	}
 }
@@ -165,7 +181,8 @@ func TestNoSecretsInAnswers(t *testing.T) {
 	owner, shop := f.setUp(t)
 	base := "/api/v1/organisations/" + shop
 	secrets := []string{"$2a$", "password of ann"}
-	for path, body := range map[string]object{"/tokens": {"name": "x", "role": "member", "days": 1}, "/hosts": {"name": "h", "kind": "host", "days": 1},
+	for path, body := range map[string]object{"/tokens": {"name": "x", "role": "member", "days": 1},
+		"/hosts":       {"name": "h", "kind": "host", "days": 1},
 		"/invitations": {"email": "x@example.com", "role": "member"}} {
 		made := want[item](owner, "POST", base+path, body)
 		_, token, _ := strings.Cut(made.Link, "token=")
@@ -180,7 +197,8 @@ func TestNoSecretsInAnswers(t *testing.T) {
 		if r.Method != "GET" || r.Open {
 			continue
 		}
-		status, text := owner.send("GET", strings.TrimSuffix(strings.ReplaceAll(r.Path, "{organisation}", shop), "{$}"), nil)
+		status, text := owner.send("GET", strings.TrimSuffix(strings.ReplaceAll(r.Path, "{organisation}", shop),
+			"{$}"), nil)
 		if status != http.StatusOK {
 			t.Errorf("%s: %d", r.Path, status)
 		}

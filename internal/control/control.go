@@ -1,9 +1,10 @@
-// Package control is the control plane: people, organisations, and the gateways and hosts that belong to them. It serves
+// Package control is the control plane: people, organisations, and the gateways and hosts that belong to them. It
+// serves
 // a REST API, whose OpenAPI document it generates, and the pages for the first steps.
 //
 // # Authorisation
 //
-// There is one place where a request is authenticated and authorised, Server.admit. A route is registered with
+// There is one place where a request is authenticated and authorised, Server.admitCaller. A route is registered with
 // what it needs, and cannot be registered without. A handler gets a [Caller] that has passed.
 //
 // # Record
@@ -63,7 +64,8 @@ type Server struct {
 
 // New returns a server.
 func New(c Config) (*Server, error) {
-	if c.Public == nil || c.Public.Host == "" || c.Public.Path != "" || c.Public.Scheme != "https" && !local(c.Public) {
+	if c.Public == nil || c.Public.Host == "" || c.Public.Path != "" || c.Public.Scheme != "https" &&
+		!isLocal(c.Public) {
 		return nil, bailey.Invalid.Errorf("set it to https://NAME, or to http://localhost:PORT for a trial on this machine",
 			"the public URL %v is not that of a server for people", c.Public)
 	}
@@ -95,8 +97,8 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// local reports whether a URL is plain HTTP on this machine.
-func local(u *url.URL) bool {
+// isLocal reports whether a URL is plain HTTP on this machine.
+func isLocal(u *url.URL) bool {
 	a, err := netip.ParseAddr(u.Hostname())
 	return u.Scheme == "http" && (u.Hostname() == "localhost" || err == nil && a.IsLoopback())
 }
@@ -116,7 +118,8 @@ func (s *Server) Handler() http.Handler {
 	inner := origins.Handler(s.mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+		h.Set("Content-Security-Policy",
+			"default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "no-referrer")
@@ -206,26 +209,28 @@ func asProblem(err error) *problem {
 	}
 	e, ok := errors.AsType[*bailey.Error](err)
 	if !ok || statuses[e.Kind] == 0 {
-		return &problem{Status: http.StatusInternalServerError, Title: string(bailey.Internal), Detail: "the server has a fault",
-			Hint: "see the log of bailey-server"}
+		return &problem{Status: http.StatusInternalServerError, Title: string(bailey.Internal),
+			Detail: "the server has a fault",
+			Hint:   "see the log of bailey-server"}
 	}
 	return &problem{Status: statuses[e.Kind], Title: string(e.Kind), Detail: e.Message, Hint: e.Hint}
 }
 
-// unauthenticated is the answer to a request that needs a session or a token and has none that is valid.
-func unauthenticated() *problem {
+// notSignedIn is the answer to a request that needs a session or a token and has none that is valid.
+func notSignedIn() *problem {
 	return &problem{Status: http.StatusUnauthorized, Title: string(bailey.Denied), Detail: "you are not signed in",
 		Hint: "sign in, or send an API token in the header Authorization: Bearer"}
 }
 
 // tooMany is the answer to a client that tries too often.
 func tooMany(wait time.Duration) *problem {
-	return &problem{Status: http.StatusTooManyRequests, Title: string(bailey.Denied), Detail: "too many attempts from your address",
-		Hint: fmt.Sprintf("try again in %v", wait.Round(time.Second))}
+	return &problem{Status: http.StatusTooManyRequests, Title: string(bailey.Denied),
+		Detail: "too many attempts from your address",
+		Hint:   fmt.Sprintf("try again in %v", wait.Round(time.Second))}
 }
 
-// bearer returns the token of a header, or "".
-func bearer(header string) string {
+// bearerToken returns the token of a header, or "".
+func bearerToken(header string) string {
 	scheme, token, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return ""

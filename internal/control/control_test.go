@@ -77,8 +77,9 @@ func startServerOn(t *testing.T, database string) *fixture {
 	h := httptest.NewUnstartedServer(nil)
 	public := &url.URL{Scheme: "http", Host: h.Listener.Addr().String()}
 	f.URL = public.String()
-	f.Server, err = control.New(control.Config{Store: s, Ledger: l, Public: public, Version: "test", Now: f.Now, Passwords: passwords,
-		Proxies: auth.Proxies{netip.MustParsePrefix("127.0.0.0/8")}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	f.Server, err = control.New(control.Config{Store: s, Ledger: l, Public: public, Version: "test", Now: f.Now,
+		Passwords: passwords,
+		Proxies:   auth.Proxies{netip.MustParsePrefix("127.0.0.0/8")}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,11 +194,13 @@ func (c *client) join(organisation, email, role string) *client {
 	c.t.Helper()
 	inviter := *c
 	inviter.address = c.f.newClient(c.t).address
-	i := want[item](&inviter, "POST", "/api/v1/organisations/"+organisation+"/invitations", object{"email": email, "role": role})
+	i := want[item](&inviter, "POST", "/api/v1/organisations/"+organisation+"/invitations",
+		object{"email": email, "role": role})
 	_, token, _ := strings.Cut(i.Link, "token=")
 	member := c.f.newClient(c.t)
-	member.account = want[struct{ Account store.Account }](member, "POST", "/api/v1/signup", object{"token": token, "name": email,
-		"password": "password of " + email}).Account
+	member.account = want[struct{ Account store.Account }](member, "POST", "/api/v1/signup",
+		object{"token": token, "name": email,
+			"password": "password of " + email}).Account
 	return member
 }
 
@@ -206,7 +209,8 @@ func (c *client) program(organisation, role string) *client {
 	c.t.Helper()
 	p := c.f.newClient(c.t)
 	p.account = c.account
-	p.token = want[item](c, "POST", "/api/v1/organisations/"+organisation+"/tokens", object{"name": "ci", "role": role, "days": 1}).Secret
+	p.token = want[item](c, "POST", "/api/v1/organisations/"+organisation+"/tokens", object{"name": "ci",
+		"role": role, "days": 1}).Secret
 	return p
 }
 
@@ -222,11 +226,13 @@ func TestFirstSteps(t *testing.T) {
 			}
 			bob := owner.join(shop, "bob@example.com", "admin")
 			carol := bob.join(shop, "carol@example.com", "member")
-			if got := want[itemList](carol, "GET", "/api/v1/organisations/"+shop+"/members", nil); len(got.Items) != 3 || got.Items[1].Role != "admin" {
+			if got := want[itemList](carol, "GET", "/api/v1/organisations/"+shop+"/members",
+				nil); len(got.Items) != 3 || got.Items[1].Role != "admin" {
 				t.Errorf("got %+v", got)
 			}
 			again := f.newClient(t)
-			want[object](again, "POST", "/api/v1/login", object{"email": "Bob@Example.com", "password": "password of bob@example.com"})
+			want[object](again, "POST", "/api/v1/login", object{"email": "Bob@Example.com",
+				"password": "password of bob@example.com"})
 			want[object](again, "POST", "/api/v1/logout", nil)
 			if status, _ := again.send("GET", "/api/v1/me", nil); status != http.StatusUnauthorized {
 				t.Errorf("after the logout: %d", status)

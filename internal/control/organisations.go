@@ -38,18 +38,22 @@ type inOrganisationWith[T any] struct {
 
 func (s *Server) organisationRoutes() {
 	const one = "/api/v1/organisations/{organisation}"
-	member, admin, owner := Access{Role: store.Member}, Access{Role: store.Admin}, Access{Role: store.Owner, People: true}
-	addRoute(s, "GET", "/api/v1/organisations", "list-organisations", "The organisations of the caller", Access{}, s.listOrganisations)
+	member, admin, owner := Access{Role: store.Member}, Access{Role: store.Admin}, Access{Role: store.Owner,
+		People: true}
+	addRoute(s, "GET", "/api/v1/organisations", "list-organisations", "The organisations of the caller",
+		Access{}, s.listOrganisations)
 	addRoute(s, "POST", "/api/v1/organisations", "add-organisation", "Create an organisation",
 		Access{People: true, Rate: Additions}, s.addOrganisation)
 	addRoute(s, "PATCH", one, "rename-organisation", "Rename the organisation", admin, s.renameOrganisation)
-	addRoute(s, "DELETE", one, "delete-organisation", "Remove the organisation and everything that belongs to it", owner, s.deleteOrganisation)
+	addRoute(s, "DELETE", one, "delete-organisation",
+		"Remove the organisation and everything that belongs to it", owner, s.deleteOrganisation)
 	addRoute(s, "GET", one+"/members", "list-members", "The members", member, s.listMembers)
 	addRoute(s, "PUT", one+"/members/{id}", "set-role", "Change the role of a member", admin, s.setRole)
 	addRoute(s, "DELETE", one+"/members/{id}", "remove-member", "Remove a member", member, s.removeMember)
 	addRoute(s, "GET", one+"/invitations", "list-invitations", "The open invitations", admin, s.listInvitations)
-	addRoute(s, "POST", one+"/invitations", "invite", "Invite an address", Access{Role: store.Admin, People: true, Rate: Additions}, s.invite)
-	addRoute(s, "DELETE", one+"/invitations/{id}", "uninvite", "Withdraw an invitation", admin, s.uninvite)
+	addRoute(s, "POST", one+"/invitations", "invite", "Invite an address", Access{Role: store.Admin,
+		People: true, Rate: Additions}, s.inviteAddress)
+	addRoute(s, "DELETE", one+"/invitations/{id}", "uninvite", "Withdraw an invitation", admin, s.withdrawInvitation)
 }
 
 // organisationItem is an organisation in a list.
@@ -58,9 +62,10 @@ type organisationItem struct {
 	Role string `json:"role" enum:"member,admin,owner"`
 }
 
-func (s *Server) listOrganisations(ctx context.Context, c *Caller, _ *nothing) (*output[list[organisationItem]], error) {
+func (s *Server) listOrganisations(ctx context.Context, c *Caller, _ *nothing) (*output[list[organisationItem]],
+	error) {
 	all, err := s.Store.Organisations(ctx, c.Account.ID)
-	out := answer(list[organisationItem]{Items: []organisationItem{}})
+	out := answerWith(list[organisationItem]{Items: []organisationItem{}})
 	for _, o := range all {
 		if c.Token != "" && o.ID != c.Of {
 			continue
@@ -91,7 +96,7 @@ func (s *Server) addOrganisation(ctx context.Context, c *Caller, in *body[Named]
 		return nil, err
 	}
 	o, err := s.Store.AddOrganisation(ctx, in.Body.Name, c.Account.ID)
-	return answer(organisationItem{o, store.Owner.String()}), err
+	return answerWith(organisationItem{o, store.Owner.String()}), err
 }
 
 func (s *Server) renameOrganisation(ctx context.Context, _ *Caller, in *inOrganisationWith[Named]) (*nothing, error) {
@@ -112,7 +117,7 @@ type memberItem struct {
 
 func (s *Server) listMembers(ctx context.Context, _ *Caller, in *InOrganisation) (*output[list[memberItem]], error) {
 	all, err := s.Store.Members(ctx, in.Organisation)
-	out := answer(list[memberItem]{Items: []memberItem{}})
+	out := answerWith(list[memberItem]{Items: []memberItem{}})
 	for _, m := range all {
 		out.Body.Items = append(out.Body.Items, memberItem{m, m.Role.String()})
 	}
@@ -157,7 +162,8 @@ func (s *Server) mayChange(ctx context.Context, c *Caller, organisation, account
 func (s *Server) removeMember(ctx context.Context, c *Caller, in *InOrganisationByID) (*nothing, error) {
 	if in.ID != c.Account.ID || c.Token != "" {
 		if c.Role < store.Admin {
-			return nil, bailey.Denied.New("a member may only leave, and not remove others", "ask an admin of the organisation")
+			return nil, bailey.Denied.New("a member may only leave, and not remove others",
+				"ask an admin of the organisation")
 		}
 		if err := s.mayChange(ctx, c, in.Organisation, in.ID, 0); err != nil {
 			return nil, err
@@ -172,16 +178,17 @@ type invitationItem struct {
 	Link string `json:"link,omitempty" doc:"only in the answer to the invitation: it is not stored"`
 }
 
-func (s *Server) listInvitations(ctx context.Context, _ *Caller, in *InOrganisation) (*output[list[invitationItem]], error) {
+func (s *Server) listInvitations(ctx context.Context, _ *Caller,
+	in *InOrganisation) (*output[list[invitationItem]], error) {
 	all, err := s.Store.Invitations(ctx, in.Organisation)
-	out := answer(list[invitationItem]{Items: []invitationItem{}})
+	out := answerWith(list[invitationItem]{Items: []invitationItem{}})
 	for _, i := range all {
 		out.Body.Items = append(out.Body.Items, invitationItem{Invitation: i, Role: i.Role.String()})
 	}
 	return out, err
 }
 
-func (s *Server) invite(ctx context.Context, c *Caller, in *inOrganisationWith[struct {
+func (s *Server) inviteAddress(ctx context.Context, c *Caller, in *inOrganisationWith[struct {
 	WithRole
 	Email string `json:"email" maxLength:"254"`
 }]) (*output[invitationItem], error) {
@@ -195,9 +202,9 @@ func (s *Server) invite(ctx context.Context, c *Caller, in *inOrganisationWith[s
 	token := auth.NewToken(auth.InvitationToken)
 	i, err := s.Store.Invite(ctx, store.Invitation{Organisation: in.Organisation, Email: in.Body.Email, Role: role,
 		Expires: s.Now().Add(invitationLife)}, store.Hash(token))
-	return answer(invitationItem{i, role.String(), s.Public.String() + "/join?token=" + token}), err
+	return answerWith(invitationItem{i, role.String(), s.Public.String() + "/join?token=" + token}), err
 }
 
-func (s *Server) uninvite(ctx context.Context, _ *Caller, in *InOrganisationByID) (*nothing, error) {
+func (s *Server) withdrawInvitation(ctx context.Context, _ *Caller, in *InOrganisationByID) (*nothing, error) {
 	return nil, s.Store.Uninvite(ctx, in.Organisation, in.ID)
 }

@@ -14,7 +14,10 @@ import (
 //go:embed pages
 var pages embed.FS
 
-var templates = sync.OnceValue(func() *template.Template { return template.Must(template.ParseFS(pages, "pages/*.html")) })
+var templates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.ParseFS(pages,
+		"pages/*.html"))
+})
 
 // page is the content of a form, or of the page after it.
 type page struct {
@@ -27,10 +30,14 @@ type page struct {
 // servePages serves the first steps: creating the first account, accepting an invitation, signing in. Their forms run
 // the same handlers as the API.
 func (s *Server) servePages() {
-	s.mux.HandleFunc("GET /style.css", func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, pages, "pages/style.css") })
+	s.mux.HandleFunc("GET /style.css", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFileFS(w, r,
+			pages, "pages/style.css")
+	})
 	addPage(s, "GET", "/{$}", "home", Access{People: true}, s.showHome)
-	addPage(s, "POST", "/logout", "logout", Access{People: true}, func(w http.ResponseWriter, r *http.Request, c *Caller) error {
-		out, err := record(r.Context(), s, "logout", c, &nothing{}, s.logout)
+	addPage(s, "POST", "/logout", "logout", Access{People: true}, func(w http.ResponseWriter, r *http.Request,
+		c *Caller) error {
+		out, err := recordChange(r.Context(), s, "logout", c, &nothing{}, s.handleLogout)
 		if err == nil {
 			http.SetCookie(w, &out.Cookie)
 			http.Redirect(w, r, "/login", http.StatusSeeOther)
@@ -39,13 +46,14 @@ func (s *Server) servePages() {
 	})
 	s.addForm("setup", Additions, func(ctx context.Context, c *Caller, p page, password string) (*signedIn, error) {
 		in := body[setupBody]{setupBody{NewAccount{p.Token, p.Name, password}, p.Email, p.Organisation}}
-		return record(ctx, s, "setup", c, &in, s.setup)
+		return recordChange(ctx, s, "setup", c, &in, s.handleSetup)
 	})
 	s.addForm("join", Additions, func(ctx context.Context, c *Caller, p page, password string) (*signedIn, error) {
-		return record(ctx, s, "signup", c, &body[NewAccount]{NewAccount{p.Token, p.Name, password}}, s.signup)
+		return recordChange(ctx, s, "signup", c, &body[NewAccount]{NewAccount{p.Token, p.Name, password}},
+			s.handleSignup)
 	})
 	s.addForm("login", Attempts, func(ctx context.Context, c *Caller, p page, password string) (*signedIn, error) {
-		return record(ctx, s, "login", c, &body[loginBody]{loginBody{p.Email, password}}, s.login)
+		return recordChange(ctx, s, "login", c, &body[loginBody]{loginBody{p.Email, password}}, s.handleLogin)
 	})
 }
 
@@ -53,7 +61,7 @@ func (s *Server) servePages() {
 func addPage(s *Server, method, path, id string, a Access, f func(http.ResponseWriter, *http.Request, *Caller) error) {
 	s.routes = append(s.routes, Route{method, path, id, true, a})
 	s.mux.HandleFunc(method+" "+path, func(w http.ResponseWriter, r *http.Request) {
-		c, err := s.admit(r, a)
+		c, err := s.admitCaller(r, a)
 		if p, ok := errors.AsType[*problem](err); ok && p.Status == http.StatusUnauthorized {
 			http.Redirect(w, r, "/login", http.StatusSeeOther)
 			return
@@ -70,12 +78,15 @@ func addPage(s *Server, method, path, id string, a Access, f func(http.ResponseW
 }
 
 // addForm registers a form that signs in. Its rate counts attempts, and not how often it is opened.
-func (s *Server) addForm(name string, rate Rate, submit func(context.Context, *Caller, page, string) (*signedIn, error)) {
-	addPage(s, "GET", "/"+name, name, Access{Open: true}, func(w http.ResponseWriter, r *http.Request, _ *Caller) error {
+func (s *Server) addForm(name string, rate Rate, submit func(context.Context, *Caller, page, string) (*signedIn,
+	error)) {
+	addPage(s, "GET", "/"+name, name, Access{Open: true}, func(w http.ResponseWriter, r *http.Request,
+		_ *Caller) error {
 		s.showPage(w, name, http.StatusOK, page{Token: r.URL.Query().Get("token")})
 		return nil
 	})
-	addPage(s, "POST", "/"+name, name, Access{Open: true}, func(w http.ResponseWriter, r *http.Request, c *Caller) error {
+	addPage(s, "POST", "/"+name, name, Access{Open: true}, func(w http.ResponseWriter, r *http.Request,
+		c *Caller) error {
 		p := page{Token: r.PostFormValue("token"), Email: r.PostFormValue("email"), Name: r.PostFormValue("name"),
 			Organisation: r.PostFormValue("organisation")}
 		err := s.checkRate(rate, c.Address)

@@ -29,20 +29,22 @@ type subject interface {
 	subject() (organisation, subject string)
 }
 
-// record runs a handler that changes something, as recorded does.
-func record[I, O any](ctx context.Context, s *Server, id string, c *Caller, in *I,
+// recordChange runs a handler that changes something, as runRecorded does.
+func recordChange[I, O any](ctx context.Context, s *Server, id string, c *Caller, in *I,
 	f func(context.Context, *Caller, *I) (*O, error)) (out *O, err error) {
-	err = s.recorded(ctx, id, c, in, func() (err error) {
+	err = s.runRecorded(ctx, id, c, in, func() (err error) {
 		out, err = f(ctx, c, in)
 		return err
 	})
 	return out, err
 }
 
-// recorded runs a change. An event precedes it, and another one says how it ended. If the second one cannot be written,
+// runRecorded runs a change. An event precedes it, and another one says how it ended. If the second one cannot be
+// written,
 // the caller gets the result, since the change has happened; the next change is refused.
-func (s *Server) recorded(ctx context.Context, id string, c *Caller, in any, f func() error) error {
-	e := adminEvent{Operation: id, Account: c.Account.ID, Email: c.Account.Email, Session: c.Session, Token: c.Token, Client: c.Client}
+func (s *Server) runRecorded(ctx context.Context, id string, c *Caller, in any, f func() error) error {
+	e := adminEvent{Operation: id, Account: c.Account.ID, Email: c.Account.Email, Session: c.Session,
+		Token: c.Token, Client: c.Client}
 	if c.Address.IsValid() {
 		e.Address = c.Address.String()
 	}
@@ -50,7 +52,8 @@ func (s *Server) recorded(ctx context.Context, id string, c *Caller, in any, f f
 		e.Organisation, e.Subject = named.subject()
 	}
 	if err := s.Ledger.Note(ctx, AdminEvent, e); err != nil {
-		return bailey.Unavailable.Wrap(err, "the change cannot be recorded, so it was not made", "see the log of bailey-server")
+		return bailey.Unavailable.Wrap(err, "the change cannot be recorded, so it was not made",
+			"see the log of bailey-server")
 	}
 	err := f()
 	e.Result, e.Client = "done", ""

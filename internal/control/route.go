@@ -71,7 +71,8 @@ func addRoute[I, O any](s *Server, method, path, id, summary string, a Access,
 	if (a.Role > 0) != strings.Contains(path, "{"+ofOrganisation+"}") {
 		panic(path + ": a route needs a role exactly if it names an organisation")
 	}
-	o := huma.Operation{OperationID: id, Method: method, Path: path, Summary: summary, Middlewares: huma.Middlewares{s.authorise(id, a)},
+	o := huma.Operation{OperationID: id, Method: method, Path: path, Summary: summary,
+		Middlewares:  huma.Middlewares{s.admitRequest(id, a)},
 		MaxBodyBytes: maxBody, Errors: []int{401, 403, 404, 409, 422, 429, 503}}
 	if !a.Open {
 		o.Security = []map[string][]string{{"session": {}}, {"token": {}}}
@@ -87,7 +88,7 @@ func addRoute[I, O any](s *Server, method, path, id, summary string, a Access,
 		if method == http.MethodGet {
 			out, err = f(ctx, c, in)
 		} else {
-			out, err = record(ctx, s, id, c, in, f)
+			out, err = recordChange(ctx, s, id, c, in, f)
 		}
 		if err != nil {
 			s.logFault(id, err)
@@ -104,11 +105,11 @@ func (s *Server) logFault(id string, err error) {
 	}
 }
 
-// authorise lets a request of the API through if it is admitted.
-func (s *Server) authorise(id string, a Access) func(huma.Context, func(huma.Context)) {
+// admitRequest lets a request of the API through if it is admitted.
+func (s *Server) admitRequest(id string, a Access) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		r, w := humago.Unwrap(ctx)
-		c, err := s.admit(r, a)
+		c, err := s.admitCaller(r, a)
 		if err != nil {
 			s.logFault(id, err)
 			writeProblem(w, err)
@@ -118,12 +119,12 @@ func (s *Server) authorise(id string, a Access) func(huma.Context, func(huma.Con
 	}
 }
 
-// admit is the only place where a request is authenticated and authorised.
-func (s *Server) admit(r *http.Request, a Access) (*Caller, error) {
-	c := &Caller{Address: s.Proxies.Client(r), Client: shorten(r.UserAgent())}
+// admitCaller is the only place where a request is authenticated and authorised.
+func (s *Server) admitCaller(r *http.Request, a Access) (*Caller, error) {
+	c := &Caller{Address: s.Proxies.Client(r), Client: shortenClient(r.UserAgent())}
 	err := s.checkRate(a.Rate, c.Address)
 	if err == nil && !a.Open {
-		err = s.authenticate(r, c, a)
+		err = s.findCaller(r, c, a)
 	}
 	if err == nil && a.Role > 0 {
 		err = s.checkRole(r.Context(), r.PathValue(ofOrganisation), c, a)
@@ -142,17 +143,17 @@ func (s *Server) checkRate(rate Rate, address netip.Addr) error {
 	return nil
 }
 
-// authenticate finds the account of a request. If it has a token, its cookie does not count.
-func (s *Server) authenticate(r *http.Request, c *Caller, a Access) error {
+// findCaller finds the account of a request. If it has a token, its cookie does not count.
+func (s *Server) findCaller(r *http.Request, c *Caller, a Access) error {
 	header := r.Header.Get("Authorization")
 	if header != "" {
-		token := bearer(header)
+		token := bearerToken(header)
 		if !auth.IsToken(token, auth.APIToken) {
-			return unauthenticated()
+			return notSignedIn()
 		}
 		t, account, err := s.Store.TokenByHash(r.Context(), store.Hash(token))
 		if errors.Is(err, bailey.NotFound) {
-			return unauthenticated()
+			return notSignedIn()
 		}
 		if err == nil && a.People {
 			err = bailey.Denied.New("this is for people, and an API token is for programs", "sign in")
@@ -165,11 +166,11 @@ func (s *Server) authenticate(r *http.Request, c *Caller, a Access) error {
 	}
 	cookie, err := r.Cookie(s.cookieName())
 	if err != nil || !auth.IsToken(cookie.Value, auth.SessionToken) {
-		return unauthenticated()
+		return notSignedIn()
 	}
 	session, account, err := s.Store.SessionByHash(r.Context(), store.Hash(cookie.Value))
 	if errors.Is(err, bailey.NotFound) {
-		return unauthenticated()
+		return notSignedIn()
 	}
 	c.Account, c.Session = account, session.ID
 	return err
@@ -177,7 +178,8 @@ func (s *Server) authenticate(r *http.Request, c *Caller, a Access) error {
 
 // noOrganisation is the same for an organisation that does not exist and for one of others.
 func noOrganisation() error {
-	return bailey.NotFound.New("there is no such organisation, or you are not a member", "list yours: GET /api/v1/organisations")
+	return bailey.NotFound.New("there is no such organisation, or you are not a member",
+		"list yours: GET /api/v1/organisations")
 }
 
 // checkRole compares the role of the caller, which for a token is at most the token's.
@@ -194,7 +196,8 @@ func (s *Server) checkRole(ctx context.Context, organisation string, c *Caller, 
 	}
 	c.Role = role
 	if role < a.Role {
-		return bailey.Denied.Errorf("ask an "+a.Role.String()+" of the organisation", "a %v may not do this: it needs the role %v", role, a.Role)
+		return bailey.Denied.Errorf("ask an "+a.Role.String()+" of the organisation",
+			"a %v may not do this: it needs the role %v", role, a.Role)
 	}
 	return nil
 }
@@ -207,7 +210,7 @@ func writeProblem(w http.ResponseWriter, err error) {
 	json.NewEncoder(w).Encode(p)
 }
 
-func shorten(client string) string {
+func shortenClient(client string) string {
 	client = strings.ToValidUTF8(client, "?")
 	if len(client) > 200 {
 		client = strings.ToValidUTF8(client[:200], "")

@@ -20,8 +20,9 @@ var requests = map[string]struct {
 	body  object
 	id    string
 }{
-	"health":              {needs: "open"},
-	"setup":               {needs: "open", body: object{"token": "x", "name": "Eve", "email": "eve@example.com", "password": "password", "organisation": "x"}},
+	"health": {needs: "open"},
+	"setup": {needs: "open", body: object{"token": "x", "name": "Eve", "email": "eve@example.com",
+		"password": "password", "organisation": "x"}},
 	"login":               {needs: "open", body: object{"email": "ann@example.com", "password": "wrong password"}},
 	"signup":              {needs: "open", body: object{"token": "x", "name": "Eve", "password": "password"}},
 	"logout":              {needs: "person"},
@@ -54,7 +55,8 @@ var beyondRole = map[string]string{
 	"remove-token":  "a member only sees its own tokens",
 }
 
-// TestEveryRouteAsEverybody sends each request as each kind of caller, and compares the answer with what the route needs.
+// TestEveryRouteAsEverybody sends each request as each kind of caller, and compares the answer with what the route
+// needs.
 func TestEveryRouteAsEverybody(t *testing.T) {
 	t.Parallel()
 	f := startServer(t)
@@ -120,7 +122,8 @@ func makeCallers(t *testing.T, f *fixture) map[string]caller {
 	expired := owner.program(shop, "owner")
 	f.advance(25 * time.Hour)
 	all := map[string]caller{
-		"owner": {client: owner, role: store.Owner}, "admin": {client: admin, role: store.Admin}, "member": {client: member, role: store.Member},
+		"owner": {client: owner, role: store.Owner}, "admin": {client: admin,
+			role: store.Admin}, "member": {client: member, role: store.Member},
 		"stranger":             {client: stranger},
 		"nobody":               {client: f.newClient(t), unknown: true},
 		"replayed session":     {client: loggedOut, expired: true},
@@ -223,7 +226,8 @@ func makeSubject(t *testing.T, owner *client, shop, kind string) string {
 }
 
 func memberID(c *client, shop, email string) string {
-	for _, m := range want[struct{ Items []store.Account }](c, "GET", "/api/v1/organisations/"+shop+"/members", nil).Items {
+	for _, m := range want[struct{ Items []store.Account }](c, "GET", "/api/v1/organisations/"+shop+"/members",
+		nil).Items {
 		if m.Email == email {
 			return m.ID
 		}

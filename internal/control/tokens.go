@@ -16,11 +16,13 @@ const maxDays = 366
 func (s *Server) tokenRoutes() {
 	const one = "/api/v1/organisations/{organisation}"
 	member, admin := Access{Role: store.Member, People: true}, Access{Role: store.Admin, People: true}
-	addRoute(s, "GET", one+"/tokens", "list-tokens", "The API tokens: an admin sees all, a member its own", member, s.listTokens)
+	addRoute(s, "GET", one+"/tokens", "list-tokens", "The API tokens: an admin sees all, a member its own",
+		member, s.listTokens)
 	addRoute(s, "POST", one+"/tokens", "add-token", "Make an API token of the caller", member, s.addToken)
 	addRoute(s, "DELETE", one+"/tokens/{id}", "remove-token", "End an API token", member, s.removeToken)
 	addRoute(s, "GET", one+"/hosts", "list-hosts", "The gateways and hosts", Access{Role: store.Member}, s.listHosts)
-	addRoute(s, "POST", one+"/hosts", "add-host", "Make a token with which a gateway or a host enrols", admin, s.addHost)
+	addRoute(s, "POST", one+"/hosts", "add-host", "Make a token with which a gateway or a host enrols", admin,
+		s.addHost)
 	addRoute(s, "DELETE", one+"/hosts/{id}", "remove-host", "End the token of a gateway or a host", admin, s.removeHost)
 }
 
@@ -44,7 +46,7 @@ func (s *Server) visibleTokens(ctx context.Context, c *Caller, organisation stri
 
 func (s *Server) listTokens(ctx context.Context, c *Caller, in *InOrganisation) (*output[list[tokenItem]], error) {
 	all, err := s.visibleTokens(ctx, c, in.Organisation)
-	out := answer(list[tokenItem]{Items: []tokenItem{}})
+	out := answerWith(list[tokenItem]{Items: []tokenItem{}})
 	for _, t := range all {
 		out.Body.Items = append(out.Body.Items, tokenItem{Token: t, Role: t.Role.String()})
 	}
@@ -61,15 +63,17 @@ func (s *Server) addToken(ctx context.Context, c *Caller, in *inOrganisationWith
 		return nil, firstFault(err)
 	}
 	if role > c.Role {
-		return nil, bailey.Denied.Errorf("ask for a lower role", "a token of yours has at most your role, which is %v", c.Role)
+		return nil, bailey.Denied.Errorf("ask for a lower role",
+			"a token of yours has at most your role, which is %v", c.Role)
 	}
 	secret := auth.NewToken(auth.APIToken)
-	t, err := s.Store.AddToken(ctx, store.Token{Organisation: in.Organisation, Account: c.Account.ID, Name: in.Body.Name, Role: role,
-		Expires: s.expiry(in.Body.Days)}, store.Hash(secret))
-	return answer(tokenItem{t, role.String(), secret}), err
+	t, err := s.Store.AddToken(ctx, store.Token{Organisation: in.Organisation, Account: c.Account.ID,
+		Name: in.Body.Name, Role: role,
+		Expires: s.expiryAfter(in.Body.Days)}, store.Hash(secret))
+	return answerWith(tokenItem{t, role.String(), secret}), err
 }
 
-func (s *Server) expiry(days int) time.Time {
+func (s *Server) expiryAfter(days int) time.Time {
 	return s.Now().Add(time.Duration(min(days, maxDays)) * 24 * time.Hour)
 }
 
@@ -93,7 +97,7 @@ type hostItem struct {
 
 func (s *Server) listHosts(ctx context.Context, _ *Caller, in *InOrganisation) (*output[list[hostItem]], error) {
 	all, err := s.Store.Hosts(ctx, in.Organisation)
-	out := answer(list[hostItem]{Items: []hostItem{}})
+	out := answerWith(list[hostItem]{Items: []hostItem{}})
 	for _, h := range all {
 		out.Body.Items = append(out.Body.Items, hostItem{Host: h})
 	}
@@ -110,8 +114,8 @@ func (s *Server) addHost(ctx context.Context, _ *Caller, in *inOrganisationWith[
 	}
 	secret := auth.NewToken(auth.HostToken)
 	h, err := s.Store.AddHost(ctx, store.Host{Organisation: in.Organisation, Name: in.Body.Name, Kind: in.Body.Kind,
-		Expires: s.expiry(in.Body.Days)}, store.Hash(secret))
-	return answer(hostItem{h, secret}), err
+		Expires: s.expiryAfter(in.Body.Days)}, store.Hash(secret))
+	return answerWith(hostItem{h, secret}), err
 }
 
 func (s *Server) removeHost(ctx context.Context, _ *Caller, in *InOrganisationByID) (*nothing, error) {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Fetched returns the path of a file that .ci/guest fetches, for example a kernel. It skips the test if the file is missing.
+// Fetched returns the path of a file that .ci/guest fetches, for example a kernel. It skips the test if the file is
+// missing.
 func Fetched(t testing.TB, name string) string {
 	t.Helper()
 	dir := os.Getenv("BAILEY_GUEST_KERNELS")

@@ -17,7 +17,8 @@ var postgres struct {
 	stop  func()
 }
 
-// PostgresDatabase returns the URL of a new, empty database. The first call starts a PostgreSQL server that listens only
+// PostgresDatabase returns the URL of a new, empty database. The first call starts a PostgreSQL server that listens
+// only
 // on a Unix socket in a temporary directory; the package's TestMain must use [WithPostgres]. It skips the test if no
 // server is installed.
 func PostgresDatabase(t testing.TB) string {

@@ -30,13 +30,15 @@ func startPostgres() (dir string, stop func(), err error) {
 		return "", nil, err
 	}
 	data := filepath.Join(dir, "data")
-	initialise := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", "bailey", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	initialise := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", "bailey", "-A", "trust", "-E",
+		"UTF8", "--locale=C", "--no-sync")
 	initialise.SysProcAttr, initialise.Dir = attr, dir
 	if out, err := initialise.CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("initdb: %w: %s", err, out)
 	}
 	var log bytes.Buffer
-	server := exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "max_connections=60", "-c", "fsync=off")
+	server := exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-k", dir, "-c", "listen_addresses=",
+		"-c", "max_connections=60", "-c", "fsync=off")
 	server.SysProcAttr, server.Dir = attr, dir
 	server.Stdout, server.Stderr = &log, &log
 	if err := startBound(server); err != nil {
@@ -110,7 +112,8 @@ func awaitPostgres(dir string, ended <-chan struct{}) error {
 
 // makeDatabase creates a database.
 func makeDatabase(dir, name string) error {
-	if out, err := exec.Command("psql", "-h", dir, "-U", "bailey", "-c", "CREATE DATABASE "+name, "postgres").CombinedOutput(); err != nil {
+	if out, err := exec.Command("psql", "-h", dir, "-U", "bailey", "-c", "CREATE DATABASE "+name,
+		"postgres").CombinedOutput(); err != nil {
 		return fmt.Errorf("create database %s: %w: %s", name, err, out)
 	}
 	return nil

@@ -14,7 +14,8 @@ const (
 	cloneNet  = syscall.CLONE_NEWNET
 )
 
-// namespaceProbe starts a program in the namespaces. Ubuntu's AppArmor rule allows the clone and refuses the first mount, so
+// namespaceProbe starts a program in the namespaces. Ubuntu's AppArmor rule allows the clone and refuses the first
+// mount, so
 // this proves less than Probe of a jail.
 func namespaceProbe(flags uintptr) func() error {
 	return func() error {

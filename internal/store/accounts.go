@@ -34,7 +34,7 @@ const accountColumns = "a.id, a.email, a.name, a.password, a.created"
 func scanAccount(scan func(...any) error) (a Account, err error) {
 	var created int64
 	err = scan(&a.ID, &a.Email, &a.Name, &a.Password, &created)
-	a.Created = stamp(created)
+	a.Created = fromMicros(created)
 	return a, err
 }
 
@@ -43,7 +43,8 @@ func scanAccount(scan func(...any) error) (a Account, err error) {
 func (s *Store) Setup(ctx context.Context, hash string, a Account, organisation string) (Account, Organisation, error) {
 	var o Organisation
 	err := s.inTransaction(ctx, func(tx *sql.Tx) (err error) {
-		if err := s.changeOne(ctx, tx, "setup link", "DELETE FROM settings WHERE name = 'setup' AND value = ?", hash); err != nil {
+		if err := s.changeOne(ctx, tx, "setup link", "DELETE FROM settings WHERE name = 'setup' AND value = ?",
+			hash); err != nil {
 			return err
 		}
 		if a, err = s.addAccount(ctx, tx, a); err != nil {
@@ -59,12 +60,12 @@ func (s *Store) Setup(ctx context.Context, hash string, a Account, organisation 
 func (s *Store) OfferSetup(ctx context.Context, hash string) (bool, error) {
 	offered := false
 	err := s.inTransaction(ctx, func(tx *sql.Tx) error {
-		found, err := rows(ctx, s, tx, scanAccount, "SELECT "+accountColumns+" FROM accounts a LIMIT 1")
+		found, err := queryRows(ctx, s, tx, scanAccount, "SELECT "+accountColumns+" FROM accounts a LIMIT 1")
 		if err != nil || len(found) > 0 {
 			return err
 		}
 		offered = true
-		_, err = s.change(ctx, tx, "INSERT INTO settings (name, value) VALUES ('setup', ?) "+
+		_, err = s.execChange(ctx, tx, "INSERT INTO settings (name, value) VALUES ('setup', ?) "+
 			"ON CONFLICT (name) DO UPDATE SET value = excluded.value", hash)
 		return err
 	})
@@ -73,8 +74,8 @@ func (s *Store) OfferSetup(ctx context.Context, hash string) (bool, error) {
 
 func (s *Store) addAccount(ctx context.Context, r runner, a Account) (Account, error) {
 	a.ID, a.Email, a.Created = newID("u-"), strings.ToLower(a.Email), s.now()
-	_, err := s.change(ctx, r, "INSERT INTO accounts (id, email, name, password, created) VALUES (?, ?, ?, ?, ?)",
-		a.ID, a.Email, a.Name, a.Password, micros(a.Created))
+	_, err := s.execChange(ctx, r, "INSERT INTO accounts (id, email, name, password, created) VALUES (?, ?, ?, ?, ?)",
+		a.ID, a.Email, a.Name, a.Password, toMicros(a.Created))
 	if bailey.KindOf(err) == bailey.Conflict {
 		err = bailey.Conflict.Wrap(err, "an account with this address exists", "sign in with it")
 	}
@@ -90,10 +91,11 @@ func (s *Store) AccountByEmail(ctx context.Context, email string) (Account, erro
 // SetPassword changes the password and ends every session of the account but keep, which may be "".
 func (s *Store) SetPassword(ctx context.Context, account, bcrypt, keep string) error {
 	return s.inTransaction(ctx, func(tx *sql.Tx) error {
-		if err := s.changeOne(ctx, tx, "account", "UPDATE accounts SET password = ? WHERE id = ?", bcrypt, account); err != nil {
+		if err := s.changeOne(ctx, tx, "account", "UPDATE accounts SET password = ? WHERE id = ?", bcrypt,
+			account); err != nil {
 			return err
 		}
-		_, err := s.change(ctx, tx, "DELETE FROM sessions WHERE account = ? AND id <> ?", account, keep)
+		_, err := s.execChange(ctx, tx, "DELETE FROM sessions WHERE account = ? AND id <> ?", account, keep)
 		return err
 	})
 }
@@ -103,12 +105,12 @@ func (s *Store) AddSession(ctx context.Context, n Session, hash string) (Session
 	n.ID, n.Created = newID("ws-"), s.now()
 	n.Seen = n.Created
 	err := s.inTransaction(ctx, func(tx *sql.Tx) error {
-		if _, err := s.change(ctx, tx, "DELETE FROM sessions WHERE expires <= ?", micros(n.Created)); err != nil {
+		if _, err := s.execChange(ctx, tx, "DELETE FROM sessions WHERE expires <= ?", toMicros(n.Created)); err != nil {
 			return err
 		}
-		_, err := s.change(ctx, tx,
+		_, err := s.execChange(ctx, tx,
 			"INSERT INTO sessions (id, account, hash, created, seen, expires, address, client) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-			n.ID, n.Account, hash, micros(n.Created), micros(n.Seen), micros(n.Expires), n.Address, n.Client)
+			n.ID, n.Account, hash, toMicros(n.Created), toMicros(n.Seen), toMicros(n.Expires), n.Address, n.Client)
 		return err
 	})
 	return n, err
@@ -119,7 +121,7 @@ const sessionColumns = "s.id, s.account, s.created, s.seen, s.expires, s.address
 func scanSession(scan func(...any) error) (n Session, err error) {
 	var created, seen, expires int64
 	err = scan(&n.ID, &n.Account, &created, &seen, &expires, &n.Address, &n.Client)
-	n.Created, n.Seen, n.Expires = stamp(created), stamp(seen), stamp(expires)
+	n.Created, n.Seen, n.Expires = fromMicros(created), fromMicros(seen), fromMicros(expires)
 	return n, err
 }
 
@@ -128,21 +130,22 @@ func scanSession(scan func(...any) error) (n Session, err error) {
 func (s *Store) SessionByHash(ctx context.Context, hash string) (Session, Account, error) {
 	now := s.now()
 	n, err := oneRow(ctx, s, s.db, "session", scanSession,
-		"SELECT "+sessionColumns+" FROM sessions s WHERE s.hash = ? AND s.expires > ?", hash, micros(now))
+		"SELECT "+sessionColumns+" FROM sessions s WHERE s.hash = ? AND s.expires > ?", hash, toMicros(now))
 	if err != nil {
 		return n, Account{}, err
 	}
-	a, err := oneRow(ctx, s, s.db, "account", scanAccount, "SELECT "+accountColumns+" FROM accounts a WHERE a.id = ?", n.Account)
+	a, err := oneRow(ctx, s, s.db, "account", scanAccount,
+		"SELECT "+accountColumns+" FROM accounts a WHERE a.id = ?", n.Account)
 	if err == nil && now.Sub(n.Seen) >= time.Minute {
-		_, err = s.change(ctx, s.db, "UPDATE sessions SET seen = ? WHERE id = ?", micros(now), n.ID)
+		_, err = s.execChange(ctx, s.db, "UPDATE sessions SET seen = ? WHERE id = ?", toMicros(now), n.ID)
 	}
 	return n, a, err
 }
 
 // Sessions lists the sessions of an account that have not expired, the newest first.
 func (s *Store) Sessions(ctx context.Context, account string) ([]Session, error) {
-	return rows(ctx, s, s.db, scanSession, "SELECT "+sessionColumns+
-		" FROM sessions s WHERE s.account = ? AND s.expires > ? ORDER BY s.created DESC, s.id", account, micros(s.now()))
+	return queryRows(ctx, s, s.db, scanSession, "SELECT "+sessionColumns+
+		" FROM sessions s WHERE s.account = ? AND s.expires > ? ORDER BY s.created DESC, s.id", account, toMicros(s.now()))
 }
 
 // EndSession ends a session of an account.

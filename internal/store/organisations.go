@@ -68,7 +68,8 @@ type Invitation struct {
 
 func (s *Store) addOrganisation(ctx context.Context, r runner, name, owner string) (Organisation, error) {
 	o := Organisation{ID: newID("o-"), Name: name, Created: s.now(), Role: Owner}
-	_, err := s.change(ctx, r, "INSERT INTO organisations (id, name, created) VALUES (?, ?, ?)", o.ID, o.Name, micros(o.Created))
+	_, err := s.execChange(ctx, r, "INSERT INTO organisations (id, name, created) VALUES (?, ?, ?)", o.ID,
+		o.Name, toMicros(o.Created))
 	if err == nil {
 		err = s.addMember(ctx, r, o.ID, owner, Owner)
 	}
@@ -76,8 +77,8 @@ func (s *Store) addOrganisation(ctx context.Context, r runner, name, owner strin
 }
 
 func (s *Store) addMember(ctx context.Context, r runner, organisation, account string, role Role) error {
-	_, err := s.change(ctx, r, "INSERT INTO members (organisation, account, role, created) VALUES (?, ?, ?, ?)",
-		organisation, account, int(role), micros(s.now()))
+	_, err := s.execChange(ctx, r, "INSERT INTO members (organisation, account, role, created) VALUES (?, ?, ?, ?)",
+		organisation, account, int(role), toMicros(s.now()))
 	return err
 }
 
@@ -93,20 +94,21 @@ func (s *Store) AddOrganisation(ctx context.Context, name, owner string) (o Orga
 func scanOrganisation(scan func(...any) error) (o Organisation, err error) {
 	var created int64
 	err = scan(&o.ID, &o.Name, &created, &o.Role)
-	o.Created = stamp(created)
+	o.Created = fromMicros(created)
 	return o, err
 }
 
 // Organisations lists the organisations of an account by name, each with its role there.
 func (s *Store) Organisations(ctx context.Context, account string) ([]Organisation, error) {
-	return rows(ctx, s, s.db, scanOrganisation, "SELECT o.id, o.name, o.created, m.role FROM organisations o "+
+	return queryRows(ctx, s, s.db, scanOrganisation, "SELECT o.id, o.name, o.created, m.role FROM organisations o "+
 		"JOIN members m ON m.organisation = o.id WHERE m.account = ? ORDER BY o.name, o.id", account)
 }
 
 // RoleOf returns the role of an account in an organisation, or 0 if it is not a member or the organisation does not
 // exist.
 func (s *Store) RoleOf(ctx context.Context, organisation, account string) (Role, error) {
-	found, err := rows(ctx, s, s.db, scanRole, "SELECT role FROM members WHERE organisation = ? AND account = ?", organisation, account)
+	found, err := queryRows(ctx, s, s.db, scanRole,
+		"SELECT role FROM members WHERE organisation = ? AND account = ?", organisation, account)
 	if err != nil || len(found) == 0 {
 		return 0, err
 	}
@@ -130,10 +132,10 @@ func (s *Store) DeleteOrganisation(ctx context.Context, id string) error {
 
 // Members lists the members of an organisation by address.
 func (s *Store) Members(ctx context.Context, organisation string) ([]Membership, error) {
-	return rows(ctx, s, s.db, func(scan func(...any) error) (m Membership, err error) {
+	return queryRows(ctx, s, s.db, func(scan func(...any) error) (m Membership, err error) {
 		var since int64
 		m.Account, err = scanAccount(func(to ...any) error { return scan(append(to, &m.Role, &since)...) })
-		m.Since = stamp(since)
+		m.Since = fromMicros(since)
 		return m, err
 	}, "SELECT "+accountColumns+", m.role, m.created FROM accounts a JOIN members m ON m.account = a.id "+
 		"WHERE m.organisation = ? ORDER BY a.email", organisation)
@@ -142,7 +144,8 @@ func (s *Store) Members(ctx context.Context, organisation string) ([]Membership,
 // SetRole gives a member another role, or removes it if the role is 0. The last owner keeps its role: Conflict.
 func (s *Store) SetRole(ctx context.Context, organisation, account string, role Role) error {
 	return s.inTransaction(ctx, func(tx *sql.Tx) error {
-		owners, err := rows(ctx, s, tx, scanText, "SELECT account FROM members WHERE organisation = ? AND role = ?",
+		owners, err := queryRows(ctx, s, tx, scanText,
+			"SELECT account FROM members WHERE organisation = ? AND role = ?",
 			organisation, int(Owner))
 		if err != nil {
 			return err
@@ -158,7 +161,8 @@ func (s *Store) SetRole(ctx context.Context, organisation, account string, role 
 			organisation, account); err != nil {
 			return err
 		}
-		_, err = s.change(ctx, tx, "DELETE FROM tokens WHERE organisation = ? AND account = ?", organisation, account)
+		_, err = s.execChange(ctx, tx, "DELETE FROM tokens WHERE organisation = ? AND account = ?",
+			organisation, account)
 		return err
 	})
 }
@@ -171,9 +175,9 @@ func scanText(scan func(...any) error) (text string, err error) {
 // Invite stores an invitation under the hash of its token.
 func (s *Store) Invite(ctx context.Context, i Invitation, hash string) (Invitation, error) {
 	i.ID, i.Email, i.Created = newID("i-"), strings.ToLower(i.Email), s.now()
-	_, err := s.change(ctx, s.db,
+	_, err := s.execChange(ctx, s.db,
 		"INSERT INTO invitations (id, organisation, email, role, hash, created, expires) VALUES (?, ?, ?, ?, ?, ?, ?)",
-		i.ID, i.Organisation, i.Email, int(i.Role), hash, micros(i.Created), micros(i.Expires))
+		i.ID, i.Organisation, i.Email, int(i.Role), hash, toMicros(i.Created), toMicros(i.Expires))
 	return i, err
 }
 
@@ -182,25 +186,26 @@ const invitationColumns = "id, organisation, email, role, created, expires"
 func scanInvitation(scan func(...any) error) (i Invitation, err error) {
 	var created, expires int64
 	err = scan(&i.ID, &i.Organisation, &i.Email, &i.Role, &created, &expires)
-	i.Created, i.Expires = stamp(created), stamp(expires)
+	i.Created, i.Expires = fromMicros(created), fromMicros(expires)
 	return i, err
 }
 
 // Invitations lists the invitations of an organisation that have not expired.
 func (s *Store) Invitations(ctx context.Context, organisation string) ([]Invitation, error) {
-	return rows(ctx, s, s.db, scanInvitation, "SELECT "+invitationColumns+
-		" FROM invitations WHERE organisation = ? AND expires > ? ORDER BY created, id", organisation, micros(s.now()))
+	return queryRows(ctx, s, s.db, scanInvitation, "SELECT "+invitationColumns+
+		" FROM invitations WHERE organisation = ? AND expires > ? ORDER BY created, id", organisation, toMicros(s.now()))
 }
 
 // Uninvite removes an invitation.
 func (s *Store) Uninvite(ctx context.Context, organisation, id string) error {
-	return s.changeOne(ctx, s.db, "invitation", "DELETE FROM invitations WHERE organisation = ? AND id = ?", organisation, id)
+	return s.changeOne(ctx, s.db, "invitation", "DELETE FROM invitations WHERE organisation = ? AND id = ?",
+		organisation, id)
 }
 
 // InvitationByHash finds an invitation that has not expired.
 func (s *Store) InvitationByHash(ctx context.Context, hash string) (Invitation, error) {
 	return oneRow(ctx, s, s.db, "invitation", scanInvitation,
-		"SELECT "+invitationColumns+" FROM invitations WHERE hash = ? AND expires > ?", hash, micros(s.now()))
+		"SELECT "+invitationColumns+" FROM invitations WHERE hash = ? AND expires > ?", hash, toMicros(s.now()))
 }
 
 // AcceptAsNew uses up an invitation and creates its account, which becomes a member. The address is the invitation's.
@@ -226,7 +231,7 @@ func (s *Store) Accept(ctx context.Context, hash string, a Account) (i Invitatio
 			return err
 		}
 		if i.Email != a.Email {
-			return missing("invitation")
+			return notFound("invitation")
 		}
 		return s.addMember(ctx, tx, i.Organisation, a.ID, i.Role)
 	})
@@ -236,5 +241,5 @@ func (s *Store) Accept(ctx context.Context, hash string, a Account) (i Invitatio
 // useInvitation removes an invitation that has not expired, and returns it.
 func (s *Store) useInvitation(ctx context.Context, tx *sql.Tx, hash string) (Invitation, error) {
 	return oneRow(ctx, s, tx, "invitation", scanInvitation,
-		"DELETE FROM invitations WHERE hash = ? AND expires > ? RETURNING "+invitationColumns, hash, micros(s.now()))
+		"DELETE FROM invitations WHERE hash = ? AND expires > ? RETURNING "+invitationColumns, hash, toMicros(s.now()))
 }

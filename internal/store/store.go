@@ -59,7 +59,8 @@ type Store struct {
 // Open opens the database and brings its schema up to this version. If several processes open it at the same time, one
 // of them changes the schema and the others wait.
 func Open(ctx context.Context, c Config) (*Store, error) {
-	s := &Store{now: c.Now, postgres: strings.HasPrefix(c.URL, "postgres://") || strings.HasPrefix(c.URL, "postgresql://")}
+	s := &Store{now: c.Now, postgres: strings.HasPrefix(c.URL, "postgres://") || strings.HasPrefix(c.URL,
+		"postgresql://")}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -70,9 +71,10 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		s.db, err = openFile(c.URL)
 	}
 	if err != nil {
-		return nil, bailey.Invalid.Wrap(err, "cannot open the database", "set the database to a file or to a postgres:// URL")
+		return nil, bailey.Invalid.Wrap(err, "cannot open the database",
+			"set the database to a file or to a postgres:// URL")
 	}
-	if err := s.migrate(ctx); err != nil {
+	if err := s.applyMigrations(ctx); err != nil {
 		s.db.Close()
 		return nil, err
 	}
@@ -105,8 +107,8 @@ func openFile(name string) (*sql.DB, error) {
 	return sql.Open("sqlite", (&url.URL{Scheme: "file", Path: name, RawQuery: q.Encode()}).String())
 }
 
-// migrate applies the migrations that the database does not have.
-func (s *Store) migrate(ctx context.Context) error {
+// applyMigrations applies the migrations that the database does not have.
+func (s *Store) applyMigrations(ctx context.Context) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return err
@@ -126,21 +128,21 @@ func (s *Store) migrate(ctx context.Context) error {
 	}
 	has, newest, err := p.GetVersions(ctx)
 	if err != nil {
-		return s.fault(err)
+		return s.withKind(err)
 	}
 	if has > newest {
 		return bailey.Conflict.Errorf("start the version of bailey-server that used this database last",
 			"the database has schema %d, and this program knows only %d", has, newest)
 	}
 	_, err = p.Up(ctx)
-	return s.fault(err)
+	return s.withKind(err)
 }
 
 // Close closes the database.
 func (s *Store) Close() error { return s.db.Close() }
 
 // Ping returns nil if the database answers.
-func (s *Store) Ping(ctx context.Context) error { return s.fault(s.db.PingContext(ctx)) }
+func (s *Store) Ping(ctx context.Context) error { return s.withKind(s.db.PingContext(ctx)) }
 
 // Hash is the form in which a token is stored: SHA-256, in hexadecimal.
 func Hash(token string) string {
@@ -161,8 +163,8 @@ type runner interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// bind writes the placeholders as the database wants them. No statement has a question mark otherwise.
-func (s *Store) bind(query string) string {
+// bindPlaceholders writes the placeholders as the database wants them. No statement has a question mark otherwise.
+func (s *Store) bindPlaceholders(query string) string {
 	if !s.postgres {
 		return query
 	}
@@ -178,52 +180,53 @@ func (s *Store) bind(query string) string {
 	}
 }
 
-// change executes a statement and returns how many rows it changed.
-func (s *Store) change(ctx context.Context, r runner, query string, args ...any) (int64, error) {
-	result, err := r.ExecContext(ctx, s.bind(query), args...)
+// execChange executes a statement and returns how many rows it changed.
+func (s *Store) execChange(ctx context.Context, r runner, query string, args ...any) (int64, error) {
+	result, err := r.ExecContext(ctx, s.bindPlaceholders(query), args...)
 	if err != nil {
-		return 0, s.fault(err)
+		return 0, s.withKind(err)
 	}
 	n, err := result.RowsAffected()
-	return n, s.fault(err)
+	return n, s.withKind(err)
 }
 
 // changeOne executes a statement that must change a row. Otherwise the error is NotFound.
 func (s *Store) changeOne(ctx context.Context, r runner, thing, query string, args ...any) error {
-	n, err := s.change(ctx, r, query, args...)
+	n, err := s.execChange(ctx, r, query, args...)
 	if err == nil && n == 0 {
-		err = missing(thing)
+		err = notFound(thing)
 	}
 	return err
 }
 
-func missing(thing string) error { return bailey.NotFound.New("there is no such "+thing, "") }
+func notFound(thing string) error { return bailey.NotFound.New("there is no such "+thing, "") }
 
-// rows returns what scan makes of each row.
-func rows[T any](ctx context.Context, s *Store, r runner, scan func(scan func(...any) error) (T, error), query string,
+// queryRows returns what scan makes of each row.
+func queryRows[T any](ctx context.Context, s *Store, r runner, scan func(scan func(...any) error) (T, error),
+	query string,
 	args ...any) ([]T, error) {
-	found, err := r.QueryContext(ctx, s.bind(query), args...)
+	found, err := r.QueryContext(ctx, s.bindPlaceholders(query), args...)
 	if err != nil {
-		return nil, s.fault(err)
+		return nil, s.withKind(err)
 	}
 	defer found.Close()
 	all := []T{}
 	for found.Next() {
 		one, err := scan(found.Scan)
 		if err != nil {
-			return nil, s.fault(err)
+			return nil, s.withKind(err)
 		}
 		all = append(all, one)
 	}
-	return all, s.fault(found.Err())
+	return all, s.withKind(found.Err())
 }
 
 // oneRow returns the only row. If there is none, the error is NotFound.
 func oneRow[T any](ctx context.Context, s *Store, r runner, thing string, scan func(scan func(...any) error) (T, error),
 	query string, args ...any) (T, error) {
-	all, err := rows(ctx, s, r, scan, query, args...)
+	all, err := queryRows(ctx, s, r, scan, query, args...)
 	if err == nil && len(all) == 0 {
-		err = missing(thing)
+		err = notFound(thing)
 	}
 	if err != nil {
 		var none T
@@ -232,7 +235,8 @@ func oneRow[T any](ctx context.Context, s *Store, r runner, thing string, scan f
 	return all[0], nil
 }
 
-// inTransaction runs f in a transaction. With PostgreSQL it is serializable, and repeated if another one was in its way.
+// inTransaction runs f in a transaction. With PostgreSQL it is serializable, and repeated if another one was in its
+// way.
 func (s *Store) inTransaction(ctx context.Context, f func(tx *sql.Tx) error) error {
 	for try := 0; ; try++ {
 		err := s.tryTransaction(ctx, f)
@@ -246,17 +250,17 @@ func (s *Store) inTransaction(ctx context.Context, f func(tx *sql.Tx) error) err
 func (s *Store) tryTransaction(ctx context.Context, f func(tx *sql.Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelSerializable})
 	if err != nil {
-		return s.fault(err)
+		return s.withKind(err)
 	}
 	defer tx.Rollback()
 	if err := f(tx); err != nil {
 		return err
 	}
-	return s.fault(tx.Commit())
+	return s.withKind(tx.Commit())
 }
 
-// fault gives an error of the database its kind.
-func (s *Store) fault(err error) error {
+// withKind gives an error of the database its kind.
+func (s *Store) withKind(err error) error {
 	var kind bailey.Kind
 	var pg *pgconn.PgError
 	var lite *sqlite.Error
@@ -283,16 +287,16 @@ func (s *Store) fault(err error) error {
 	return bailey.Unavailable.Wrap(err, "the database does not answer", "see the log of bailey-server")
 }
 
-// micros is a time as it is stored.
-func micros(t time.Time) int64 {
+// toMicros is a time as it is stored.
+func toMicros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
 	return t.UnixMicro()
 }
 
-// stamp is the reverse of micros.
-func stamp(n int64) time.Time {
+// fromMicros is the reverse of toMicros.
+func fromMicros(n int64) time.Time {
 	if n == 0 {
 		return time.Time{}
 	}

@@ -66,7 +66,8 @@ func setUp(t *testing.T, s *store.Store) (store.Account, store.Organisation) {
 	if offered, err := s.OfferSetup(t.Context(), store.Hash("link")); err != nil || !offered {
 		t.Fatal(offered, err)
 	}
-	a, o, err := s.Setup(t.Context(), store.Hash("link"), store.Account{Email: "Ann@example.com", Name: "Ann", Password: "$2a$"}, "Shop")
+	a, o, err := s.Setup(t.Context(), store.Hash("link"), store.Account{Email: "Ann@example.com", Name: "Ann",
+		Password: "$2a$"}, "Shop")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,8 @@ func wantKind(t *testing.T, err error, kind bailey.Kind) {
 }
 
 // addMember invites an address, which accepts with a new account.
-func addMember(t *testing.T, s *store.Store, c *clock, o store.Organisation, email string, role store.Role) store.Account {
+func addMember(t *testing.T, s *store.Store, c *clock, o store.Organisation, email string,
+	role store.Role) store.Account {
 	t.Helper()
 	token := "invitation of " + email
 	if _, err := s.Invite(t.Context(), store.Invitation{Organisation: o.ID, Email: email, Role: role,
@@ -130,7 +132,8 @@ func TestSessionsExpire(t *testing.T) {
 		ann, _ := setUp(t, s)
 		var ids []string
 		for i := range 3 {
-			n, err := s.AddSession(ctx, store.Session{Account: ann.ID, Expires: c.Now().Add(time.Hour), Address: "192.0.2.1"},
+			n, err := s.AddSession(ctx, store.Session{Account: ann.ID, Expires: c.Now().Add(time.Hour),
+				Address: "192.0.2.1"},
 				store.Hash(fmt.Sprint(i)))
 			if err != nil {
 				t.Fatal(err)
@@ -179,7 +182,8 @@ func TestInvitations(t *testing.T) {
 		_, _, err = s.AcceptAsNew(ctx, store.Hash("invitation of Bob@example.com"), store.Account{})
 		wantKind(t, err, bailey.NotFound) // it is used up
 		invite := func(token, email string) store.Invitation {
-			i, err := s.Invite(ctx, store.Invitation{Organisation: other.ID, Email: email, Role: store.Member, Expires: c.Now().Add(time.Hour)}, store.Hash(token))
+			i, err := s.Invite(ctx, store.Invitation{Organisation: other.ID, Email: email, Role: store.Member,
+				Expires: c.Now().Add(time.Hour)}, store.Hash(token))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -359,7 +363,8 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	away := (&url.URL{Scheme: "postgres", Host: "127.0.0.1:1", Path: "/bailey"}).String()
-	for address, kind := range map[string]bailey.Kind{readable: bailey.Invalid, garbage: bailey.Unavailable, away: bailey.Unavailable,
+	for address, kind := range map[string]bailey.Kind{readable: bailey.Invalid, garbage: bailey.Unavailable,
+		away:              bailey.Unavailable,
 		"mysql://host/db": bailey.Invalid, filepath.Join(dir, "missing", "x.db"): bailey.Invalid} {
 		s, err := store.Open(t.Context(), store.Config{URL: address})
 		if err == nil {

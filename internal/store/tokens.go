@@ -37,9 +37,10 @@ type Host struct {
 // AddToken stores a token under its hash.
 func (s *Store) AddToken(ctx context.Context, t Token, hash string) (Token, error) {
 	t.ID, t.Created = newID("t-"), s.now()
-	_, err := s.change(ctx, s.db, "INSERT INTO tokens (id, organisation, account, name, role, hash, created, used, expires) "+
-		"VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?)",
-		t.ID, t.Organisation, t.Account, t.Name, int(t.Role), hash, micros(t.Created), micros(t.Expires))
+	_, err := s.execChange(ctx, s.db,
+		"INSERT INTO tokens (id, organisation, account, name, role, hash, created, used, expires) "+
+			"VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?)",
+		t.ID, t.Organisation, t.Account, t.Name, int(t.Role), hash, toMicros(t.Created), toMicros(t.Expires))
 	return t, err
 }
 
@@ -48,13 +49,13 @@ const tokenColumns = "id, organisation, account, name, role, created, used, expi
 func scanToken(scan func(...any) error) (t Token, err error) {
 	var created, used, expires int64
 	err = scan(&t.ID, &t.Organisation, &t.Account, &t.Name, &t.Role, &created, &used, &expires)
-	t.Created, t.Used, t.Expires = stamp(created), stamp(used), stamp(expires)
+	t.Created, t.Used, t.Expires = fromMicros(created), fromMicros(used), fromMicros(expires)
 	return t, err
 }
 
 // Tokens lists the tokens of an organisation, also those that have expired.
 func (s *Store) Tokens(ctx context.Context, organisation string) ([]Token, error) {
-	return rows(ctx, s, s.db, scanToken,
+	return queryRows(ctx, s, s.db, scanToken,
 		"SELECT "+tokenColumns+" FROM tokens WHERE organisation = ? ORDER BY created, id", organisation)
 }
 
@@ -68,21 +69,22 @@ func (s *Store) RemoveToken(ctx context.Context, organisation, id string) error 
 func (s *Store) TokenByHash(ctx context.Context, hash string) (Token, Account, error) {
 	now := s.now()
 	t, err := oneRow(ctx, s, s.db, "token", scanToken,
-		"SELECT "+tokenColumns+" FROM tokens WHERE hash = ? AND expires > ?", hash, micros(now))
+		"SELECT "+tokenColumns+" FROM tokens WHERE hash = ? AND expires > ?", hash, toMicros(now))
 	if err != nil {
 		return t, Account{}, err
 	}
 	role, err := s.RoleOf(ctx, t.Organisation, t.Account)
 	if err == nil && role == 0 {
-		err = missing("token")
+		err = notFound("token")
 	}
 	if err != nil {
 		return t, Account{}, err
 	}
 	t.Role = min(t.Role, role)
-	a, err := oneRow(ctx, s, s.db, "account", scanAccount, "SELECT "+accountColumns+" FROM accounts a WHERE a.id = ?", t.Account)
+	a, err := oneRow(ctx, s, s.db, "account", scanAccount,
+		"SELECT "+accountColumns+" FROM accounts a WHERE a.id = ?", t.Account)
 	if err == nil && now.Sub(t.Used) >= time.Minute {
-		_, err = s.change(ctx, s.db, "UPDATE tokens SET used = ? WHERE id = ?", micros(now), t.ID)
+		_, err = s.execChange(ctx, s.db, "UPDATE tokens SET used = ? WHERE id = ?", toMicros(now), t.ID)
 	}
 	return t, a, err
 }
@@ -90,8 +92,8 @@ func (s *Store) TokenByHash(ctx context.Context, hash string) (Token, Account, e
 // AddHost stores a host under the hash of its token.
 func (s *Store) AddHost(ctx context.Context, h Host, hash string) (Host, error) {
 	h.ID, h.Created = newID("h-"), s.now()
-	_, err := s.change(ctx, s.db, "INSERT INTO hosts (id, organisation, name, kind, hash, created, used, expires) "+
-		"VALUES (?, ?, ?, ?, ?, ?, 0, ?)", h.ID, h.Organisation, h.Name, h.Kind, hash, micros(h.Created), micros(h.Expires))
+	_, err := s.execChange(ctx, s.db, "INSERT INTO hosts (id, organisation, name, kind, hash, created, used, expires) "+
+		"VALUES (?, ?, ?, ?, ?, ?, 0, ?)", h.ID, h.Organisation, h.Name, h.Kind, hash, toMicros(h.Created), toMicros(h.Expires))
 	return h, err
 }
 
@@ -100,13 +102,14 @@ const hostColumns = "id, organisation, name, kind, created, used, expires"
 func scanHost(scan func(...any) error) (h Host, err error) {
 	var created, used, expires int64
 	err = scan(&h.ID, &h.Organisation, &h.Name, &h.Kind, &created, &used, &expires)
-	h.Created, h.Used, h.Expires = stamp(created), stamp(used), stamp(expires)
+	h.Created, h.Used, h.Expires = fromMicros(created), fromMicros(used), fromMicros(expires)
 	return h, err
 }
 
 // Hosts lists the hosts of an organisation by name.
 func (s *Store) Hosts(ctx context.Context, organisation string) ([]Host, error) {
-	return rows(ctx, s, s.db, scanHost, "SELECT "+hostColumns+" FROM hosts WHERE organisation = ? ORDER BY name", organisation)
+	return queryRows(ctx, s, s.db, scanHost,
+		"SELECT "+hostColumns+" FROM hosts WHERE organisation = ? ORDER BY name", organisation)
 }
 
 // RemoveHost ends a host's token.

@@ -60,10 +60,10 @@ func Main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	p := &program{stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
-	os.Exit(p.main(ctx, os.Args[1:]))
+	os.Exit(p.runProgram(ctx, os.Args[1:]))
 }
 
-func (p *program) main(ctx context.Context, args []string) int {
+func (p *program) runProgram(ctx context.Context, args []string) int {
 	err := p.runCommand(ctx, args)
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -82,7 +82,7 @@ func (p *program) runCommand(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		args = []string{"help"}
 	}
-	verbs := map[string]func(context.Context, settings) error{"serve": p.serve, "doctor": p.examine}
+	verbs := map[string]func(context.Context, settings) error{"serve": p.runServer, "doctor": p.runDoctor}
 	switch args[0] {
 	case "--version", "-version", "version":
 		fmt.Fprintln(p.stdout, "bailey-server", version)
@@ -150,10 +150,10 @@ func (p *program) stateDir() (string, error) {
 	return filepath.Abs(dir)
 }
 
-// serve opens everything in the order in which the parts need each other, and serves until ctx ends.
-func (p *program) serve(ctx context.Context, s settings) (err error) {
+// runServer opens everything in the order in which the parts need each other, and serves until ctx ends.
+func (p *program) runServer(ctx context.Context, s settings) (err error) {
 	log := slog.New(slog.NewTextHandler(p.stderr, nil))
-	certificate, err := s.certificate(p.insecure, log)
+	certificate, err := s.loadCertificate(p.insecure, log)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,8 @@ func (p *program) serve(ctx context.Context, s settings) (err error) {
 		_, port, _ := net.SplitHostPort(listener.Addr().String())
 		public = &url.URL{Scheme: "http", Host: net.JoinHostPort("localhost", port)}
 	}
-	c, err := control.New(control.Config{Store: db, Ledger: l, Public: public, Proxies: s.proxies, Version: version, Log: log})
+	c, err := control.New(control.Config{Store: db, Ledger: l, Public: public, Proxies: s.proxies,
+		Version: version, Log: log})
 	if err != nil {
 		return err
 	}
@@ -192,27 +193,32 @@ func (p *program) serve(ctx context.Context, s settings) (err error) {
 		return err
 	}
 	if link != "" {
-		fmt.Fprintf(p.stdout, "There is no account yet. Open this link to make the first one; it works once:\n\n  %s\n\n", link)
+		fmt.Fprintf(p.stdout,
+			"There is no account yet. Open this link to make the first one; it works once:\n\n  %s\n\n", link)
 	}
-	log.Info("serving", "address", listener.Addr().String(), "public", public.String(), "database", s.databaseKind(), "version", version)
+	log.Info("serving", "address", listener.Addr().String(), "public", public.String(), "database",
+		s.databaseKind(), "version", version)
 	if p.ready != nil {
 		p.ready(listener.Addr())
 	}
 	return c.Run(ctx, listener, certificate)
 }
 
-// certificate returns the TLS configuration, or nil if the server speaks plain HTTP, which other machines could read.
-func (s *settings) certificate(insecure bool, log *slog.Logger) (*tls.Config, error) {
+// loadCertificate returns the TLS configuration, or nil if the server speaks plain HTTP, which other machines could
+// read.
+func (s *settings) loadCertificate(insecure bool, log *slog.Logger) (*tls.Config, error) {
 	if s.tlsCert != "" {
 		pair, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
 		if err != nil {
 			return nil, bailey.Invalid.Wrap(err, "cannot read the certificate", "see tls in server.yaml")
 		}
-		return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"}}, nil
+		return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13,
+			NextProtos: []string{"h2", "http/1.1"}}, nil
 	}
 	host, _, err := net.SplitHostPort(s.listen)
 	if err != nil {
-		return nil, bailey.Invalid.Wrapf(err, "write ADDRESS:PORT, for example 127.0.0.1:8440", "cannot listen on %q", s.listen)
+		return nil, bailey.Invalid.Wrapf(err, "write ADDRESS:PORT, for example 127.0.0.1:8440",
+			"cannot listen on %q", s.listen)
 	}
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil, nil
@@ -233,8 +239,9 @@ type finding struct {
 	Hint   string `json:"hint,omitempty"`
 }
 
-// examine checks everything without changing anything, apart from a database that is opened: it gets the newest schema.
-func (p *program) examine(ctx context.Context, s settings) error {
+// runDoctor checks everything without changing anything, apart from a database that is opened: it gets the newest
+// schema.
+func (p *program) runDoctor(ctx context.Context, s settings) error {
 	all := []finding{{Name: "configuration", OK: len(s.warnings) == 0, Detail: "read"}}
 	if len(s.warnings) > 0 {
 		all[0].Detail, all[0].Hint = strings.Join(s.warnings, "; "), "chmod 600 the file"
@@ -246,8 +253,9 @@ func (p *program) examine(ctx context.Context, s settings) error {
 		}
 		all = append(all, f)
 	}
-	_, err := s.certificate(true, slog.New(slog.DiscardHandler))
-	add("tls", map[bool]string{true: "certificate " + s.tlsCert, false: "none: only for this machine, or behind a proxy"}[s.tlsCert != ""], err)
+	_, err := s.loadCertificate(true, slog.New(slog.DiscardHandler))
+	add("tls", map[bool]string{true: "certificate " + s.tlsCert,
+		false: "none: only for this machine, or behind a proxy"}[s.tlsCert != ""], err)
 	if _, err := os.Stat(s.dir); err != nil {
 		add("state", "", bailey.NotFound.Wrap(err, "the server was never started here", "bailey-server serve"))
 	} else {
@@ -258,7 +266,8 @@ func (p *program) examine(ctx context.Context, s settings) error {
 		add("database", s.databaseKind(), err)
 		report, err := ledger.Verify(filepath.Join(s.dir, "ledger"))
 		if err == nil && !report.OK {
-			err = bailey.Conflict.New("the ledger does not verify", "bailey audit verify --ledger "+filepath.Join(s.dir, "ledger"))
+			err = bailey.Conflict.New("the ledger does not verify",
+				"bailey audit verify --ledger "+filepath.Join(s.dir, "ledger"))
 		}
 		add("ledger", fmt.Sprintf("%d entries verify", report.Entries), err)
 	}

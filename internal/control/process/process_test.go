@@ -28,7 +28,7 @@ func run(t *testing.T, dir string, args ...string) (code int, stdout, stderr str
 	p := &program{stdout: &out, stderr: &errs, getenv: func(name string) string {
 		return map[string]string{"BAILEY_SERVER_DIR": dir}[name]
 	}}
-	code = p.main(t.Context(), args)
+	code = p.runProgram(t.Context(), args)
 	return code, out.String(), errs.String()
 }
 
@@ -56,15 +56,15 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-// serve starts a server and waits until it listens.
-func serve(t *testing.T, dir string, args ...string) served {
+// runServer starts a server and waits until it listens.
+func runServer(t *testing.T, dir string, args ...string) served {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan net.Addr, 1), make(chan int, 1)
 	out := &lockedBuffer{}
 	p := &program{stdout: out, stderr: out, ready: func(a net.Addr) { ready <- a },
 		getenv: func(name string) string { return map[string]string{"BAILEY_SERVER_DIR": dir}[name] }}
-	go func() { ended <- p.main(ctx, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)) }()
+	go func() { ended <- p.runProgram(ctx, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)) }()
 	s := served{out: out, stop: sync.OnceValue(func() int { cancel(); return <-ended })}
 	t.Cleanup(func() { s.stop() })
 	select {
@@ -88,16 +88,18 @@ func TestFirstAccount(t *testing.T) {
 			dir := t.TempDir()
 			if database != "" {
 				database = ktest.PostgresDatabase(t)
-				if err := os.WriteFile(filepath.Join(dir, "server.yaml"), []byte("database: "+database+"\n"), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(dir, "server.yaml"), []byte("database: "+database+"\n"),
+					0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			s := serve(t, dir)
+			s := runServer(t, dir)
 			link, err := url.Parse(setupLink.FindString(s.out.String()))
 			if err != nil || link.Host == "" {
 				t.Fatalf("no link: %v: %s", err, s.out)
 			}
-			body, _ := json.Marshal(map[string]string{"token": link.Query().Get("token"), "name": "Ann", "email": "ann@example.com",
+			body, _ := json.Marshal(map[string]string{"token": link.Query().Get("token"), "name": "Ann",
+				"email":    "ann@example.com",
 				"password": "password of ann", "organisation": "Shop"})
 			if status, text := post(t, s, link.Host, "/api/v1/setup", body); status != http.StatusOK {
 				t.Fatalf("setup: %d %s", status, text)
@@ -105,7 +107,7 @@ func TestFirstAccount(t *testing.T) {
 			if code := s.stop(); code != 0 {
 				t.Errorf("the server ended with %d: %s", code, s.out)
 			}
-			again := serve(t, dir)
+			again := runServer(t, dir)
 			if strings.Contains(again.out.String(), "setup?token") {
 				t.Errorf("the second start prints a link: %s", again.out)
 			}
@@ -196,7 +198,8 @@ func TestRefusedConfiguration(t *testing.T) {
 			t.Errorf("%q: exit code %d, %s", text, code, stderr)
 		}
 	}
-	for _, args := range [][]string{{"fly"}, {"serve", "x"}, {"serve", "--json"}, {"serve", "--config", "/does/not/exist"}} {
+	for _, args := range [][]string{{"fly"}, {"serve", "x"}, {"serve", "--json"}, {"serve", "--config",
+		"/does/not/exist"}} {
 		if code, _, stderr := run(t, t.TempDir(), args...); code != exitUsage {
 			t.Errorf("%q: exit code %d, %s", args, code, stderr)
 		}
@@ -214,14 +217,16 @@ func TestReadableConfiguration(t *testing.T) {
 	if err := os.Chmod(name, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if s := serve(t, dir); !strings.Contains(s.out.String(), "other users may read") {
+	if s := runServer(t, dir); !strings.Contains(s.out.String(), "other users may read") {
 		t.Errorf("no warning: %s", s.out)
 	}
-	if err := os.WriteFile(name, []byte("database: postgres://bailey:hunter22@127.0.0.1:1/bailey\n"), 0o644); err != nil {
+	if err := os.WriteFile(name, []byte("database: postgres://bailey:hunter22@127.0.0.1:1/bailey\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := run(t, dir, "doctor")
-	if code != exitRefused || !strings.Contains(stdout, "holds the password") || strings.Contains(stdout+stderr, "hunter22") {
+	if code != exitRefused || !strings.Contains(stdout, "holds the password") || strings.Contains(stdout+stderr,
+		"hunter22") {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 }

@@ -50,7 +50,7 @@ func (p *program) readSettings() (settings, error) {
 	text, err := os.ReadFile(name)
 	switch {
 	case err == nil:
-		if err := s.parse(name, text); err != nil {
+		if err := s.parseSettings(name, text); err != nil {
 			return s, err
 		}
 		if info, err := os.Stat(name); err == nil && info.Mode().Perm()&0o077 != 0 {
@@ -58,7 +58,8 @@ func (p *program) readSettings() (settings, error) {
 			if strings.Contains(s.database, "@") {
 				secret = ", and it holds the password of the database"
 			}
-			s.warnings = append(s.warnings, fmt.Sprintf("other users may read %s (mode %04o)%s", name, info.Mode().Perm(), secret))
+			s.warnings = append(s.warnings, fmt.Sprintf("other users may read %s (mode %04o)%s", name,
+				info.Mode().Perm(), secret))
 		}
 	case !errors.Is(err, fs.ErrNotExist) || p.config != "":
 		return s, bailey.Invalid.Wrap(err, "cannot read the configuration", "see --config")
@@ -75,8 +76,8 @@ func (p *program) readSettings() (settings, error) {
 	return s, nil
 }
 
-// parse reads the text of server.yaml.
-func (s *settings) parse(name string, text []byte) error {
+// parseSettings reads the text of server.yaml.
+func (s *settings) parseSettings(name string, text []byte) error {
 	f := &strictyaml.File{Format: &format, Name: name, Hint: "correct it; docs/team.md shows a file"}
 	if strings.TrimSpace(string(text)) == "" {
 		return nil

@@ -60,10 +60,12 @@ func (h *Host) bootGuest(t *testing.T, kernel, disk string) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command("qemu-system-x86_64", "-machine", "q35", "-cpu", "max", "-accel", "tcg", "-smp", "2", "-m", "1024",
+	cmd := exec.Command("qemu-system-x86_64", "-machine", "q35", "-cpu", "max", "-accel", "tcg", "-smp", "2",
+		"-m", "1024",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio", "-kernel", kernel,
 		"-drive", "if=none,id=disk,format=raw,snapshot=on,file="+disk, "-device", "nvme,drive=disk,serial=disk",
-		"-netdev", fmt.Sprintf("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:%d-:22", h.Port), "-device", "virtio-net-pci,netdev=net",
+		"-netdev", fmt.Sprintf("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:%d-:22",
+			h.Port), "-device", "virtio-net-pci,netdev=net",
 		"-append", "console=ttyS0 root=/dev/nvme0n1 rw panic=-1 systemd.show_status=0 "+
 			"systemd.mask=systemd-tmpfiles-clean.timer") // it changes files while a test watches them
 	cmd.Stdout, cmd.Stderr = log, log
@@ -82,7 +84,8 @@ func (h *Host) awaitLogin(t *testing.T) {
 	var last error
 	for deadline := time.Now().Add(8 * time.Minute); time.Now().Before(deadline); {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		_, last = h.runSSH(ctx, "systemctl is-system-running --wait || true") // sshd starts before the system is complete
+		_, last = h.runSSH(ctx,
+			"systemctl is-system-running --wait || true") // sshd starts before the system is complete
 		cancel()
 		if last == nil {
 			return
@@ -95,7 +98,8 @@ func (h *Host) awaitLogin(t *testing.T) {
 // runSSH runs a command as root with the client of OpenSSH. For a moment after a reload, sshd accepts no connection.
 func (h *Host) runSSH(ctx context.Context, line string) (string, error) {
 	for {
-		out, err := exec.CommandContext(ctx, "ssh", "-F", h.Config, "-o", "BatchMode=yes", h.Name, line).CombinedOutput()
+		out, err := exec.CommandContext(ctx, "ssh", "-F", h.Config, "-o", "BatchMode=yes", h.Name,
+			line).CombinedOutput()
 		switch {
 		case err == nil:
 			return string(out), nil
