@@ -83,10 +83,7 @@ func (s *Stream) Close() error {
 	if s.endpoint.Array {
 		s.readArray(true)
 	} else {
-		if e := s.events.restEvent(); e != nil {
-			s.editEvent(e)
-		}
-		s.endChannels("")
+		s.closeEvents()
 	}
 	s.flushOut()
 	if s.err != nil {
@@ -94,6 +91,29 @@ func (s *Stream) Close() error {
 	}
 	s.err = errClosed
 	return nil
+}
+
+// closeEvents writes the bytes after the last blank line, and ends all channels. An event of our own must not continue a
+// line that is incomplete.
+func (s *Stream) closeEvents() {
+	e := s.events.restEvent()
+	if e == nil {
+		s.endChannels("")
+		return
+	}
+	if _, err := parseDocument(e.data, nil); err != nil {
+		s.endChannels("")
+		s.out = append(s.out, e.raw...)
+		return
+	}
+	s.editEvent(e)
+	out := s.out
+	s.out = nil
+	s.endChannels("")
+	if len(s.out) > 0 {
+		out = append(out, "\n\n"...)
+	}
+	s.out = append(out, s.out...)
 }
 
 var errClosed = bailey.Invalid.Wrap(io.ErrClosedPipe, "the reply has ended", "")
@@ -111,8 +131,8 @@ func (s *Stream) flushOut() {
 
 // editEvent writes an event with its texts edited.
 func (s *Stream) editEvent(e *event) {
-	if len(e.data) == 0 || e.data[0] != '{' {
-		if string(e.data) == "[DONE]" {
+	if data := bytes.TrimSpace(e.data); len(data) == 0 || data[0] != '{' {
+		if string(data) == "[DONE]" {
 			s.endChannels("")
 		}
 		s.out = append(s.out, e.raw...)
