@@ -123,10 +123,16 @@ func (s *Stream) flushOut() {
 	if len(s.out) == 0 {
 		return
 	}
-	if _, err := s.w.Write(s.out); err != nil && s.err == nil {
+	_, err := s.w.Write(s.out)
+	s.keepError(err)
+	s.out = s.out[:0]
+}
+
+// keepError keeps the first error.
+func (s *Stream) keepError(err error) {
+	if s.err == nil {
 		s.err = err
 	}
-	s.out = s.out[:0]
 }
 
 // editEvent writes an event with its texts edited.
@@ -199,10 +205,10 @@ func (s *Stream) feedPiece(c *channel, w *walker, n int, last bool, shape func(t
 	switch {
 	case c.json != nil:
 		c.json.writePiece(before)
+		s.keepError(c.json.err)
 	case c.w != nil:
-		if _, err := io.WriteString(c.w, before); err != nil && s.err == nil {
-			s.err = err
-		}
+		_, err := io.WriteString(c.w, before)
+		s.keepError(err)
 	default:
 		c.out.WriteString(before)
 	}
@@ -219,10 +225,9 @@ func (s *Stream) feedPiece(c *channel, w *walker, n int, last bool, shape func(t
 func (s *Stream) finishChannel(c *channel) {
 	if c.json != nil {
 		c.json.finishText()
+		s.keepError(c.json.err)
 	} else if c.w != nil {
-		if err := c.w.Close(); err != nil && s.err == nil {
-			s.err = err
-		}
+		s.keepError(c.w.Close())
 	}
 	s.channels = slices.DeleteFunc(s.channels, func(o *channel) bool { return o == c })
 }
