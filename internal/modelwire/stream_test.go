@@ -166,7 +166,7 @@ func checkCuts(t *testing.T, e Endpoint, in string) {
 			t.Fatalf("usage %+v, want %+v\n got %s\nwant %s", u, usage, got, want)
 		}
 	}
-	for size := 1; size < 64; size++ {
+	for size := 1; size < 32; size++ {
 		check(streamInPieces(t, e, in, size, shower{}))
 	}
 	for i := range len(in) {
@@ -286,6 +286,16 @@ func TestStreamErrors(t *testing.T) {
 		s.Write([]byte(`[{"a":"`))
 		for i := 0; err == nil && i < 100; i++ {
 			_, err = s.Write(bytes.Repeat([]byte("x"), 1<<20))
+		}
+		if !errors.Is(err, ErrTooLarge) {
+			t.Error(err)
+		}
+	}
+	for _, block := range []string{`{"type":"content_block_delta","index":%d,"delta":{"type":"text_delta","text":"x"}}`, `{"type":"content_block_start","index":%d,"content_block":{"type":"tool_use","name":"x"}}`} {
+		s = NewStream(endpointOf(Anthropic), io.Discard, shower{})
+		var err error
+		for i := 0; err == nil && i < 2*maxOpen; i++ {
+			_, err = io.WriteString(s, sseEvent(fmt.Sprintf(block, i)))
 		}
 		if !errors.Is(err, ErrTooLarge) {
 			t.Error(err)
