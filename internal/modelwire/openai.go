@@ -144,6 +144,11 @@ func (s *Stream) editCallPiece(w *walker, choice, index string, n int, last bool
 		number = "0"
 	}
 	key := choice + "tool " + number + " "
+	if id := d.textOf(d.memberOf(n, "id")); id != "" && s.calls[key] != id {
+		s.endChannels(key) // some providers give all calls the same index
+		s.calls[key] = id
+		delete(s.tools, key)
+	}
 	head := `"tool_calls":[{"index":` + number + `,`
 	if call := d.memberOf(n, "function"); d.kindOf(call) == '{' {
 		s.nameTool(key, d.textOf(d.memberOf(call, "name")))

@@ -20,6 +20,7 @@ type Stream struct {
 	array    arrayReader
 	channels []*channel
 	tools    map[string]string // tool by the key of its block
+	calls    map[string]string // identifier of the call by the key of its block
 	nodes    []node
 	out      []byte
 	usage    Usage
@@ -38,7 +39,8 @@ type channel struct {
 
 // NewStream returns a Stream that writes to w. e must be the endpoint of the request. The caller must Close it.
 func NewStream(e Endpoint, w io.Writer, editor Editor) *Stream {
-	return &Stream{endpoint: e, w: w, editor: editor, tools: map[string]string{}}
+	return &Stream{endpoint: e, w: w, editor: editor, tools: map[string]string{},
+		calls: map[string]string{}}
 }
 
 // Usage returns what the reply said of itself so far.

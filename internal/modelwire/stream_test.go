@@ -335,3 +335,15 @@ func TestHoldsBackLittle(t *testing.T) {
 		}
 	}
 }
+
+// TestCallsWithOneIndex checks parallel calls that all have the index 0, as some providers send them.
+func TestCallsWithOneIndex(t *testing.T) {
+	call := `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"%s","function":{"name":"%s","arguments":"{\"a\":\"` + token + `\"}"}}]}}]}` + "\n\n"
+	in := fmt.Sprintf(call+call+call, "c1", "Edit", "c2", "Bash", "c3", "Edit")
+	got, u := streamInPieces(t, endpointOf(OpenAIChat), in, 10, shower{skip: func(w Where) bool { return w.Tool != "Edit" || w.Field != "/a" }})
+	want := strings.ReplaceAll(in, token, "hunter2")
+	want = strings.Replace(want, `"Bash","arguments":"{\"a\":\"hunter2`, `"Bash","arguments":"{\"a\":\"`+token, 1)
+	if got != want || strings.Join(u.ToolNames, " ") != "Edit Bash Edit" {
+		t.Errorf("%v\n got %s\nwant %s", u.ToolNames, got, want)
+	}
+}
