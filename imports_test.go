@@ -73,6 +73,7 @@ var layers = []struct {
 		"internal/guestagent":    {ours: []string{".", "internal/guestwire"}, outside: []string{"golang.org/x/sys"}},
 		"internal/guestclient":   {ours: []string{".", "internal/guestwire"}},
 		"internal/initramfs":     {},
+		"internal/sandboxdiff":   {ours: []string{".", "internal/strictjson"}, outside: []string{"golang.org/x/sys"}},
 	}},
 	{"services", "state", map[string]imports{
 		"internal/applied":       {},
