@@ -38,6 +38,9 @@ type Change struct {
 	service pair[Service]
 	user    pair[User]
 	group   pair[Group]
+	silent  bool // another change explains it
+
+	keepsConfig bool // a removed package whose configuration stays
 }
 
 // pair has both states of one thing. Before is nil if it is new, after if it exists no more.
@@ -51,10 +54,12 @@ type Difference struct {
 	Changes []Change  `json:"changes"`
 	Notes   []string  `json:"notes"`   // parts of the changes that an export cannot reproduce, with the reason
 	Omitted []Omitted `json:"omitted"` // paths that were not compared
+
+	silent []Change // what the changes explain, for the export
 }
 
 // Empty says whether nothing changed. Omitted paths may still differ.
-func (d *Difference) Empty() bool { return len(d.Changes) == 0 }
+func (d *Difference) Empty() bool { return len(d.Changes)+len(d.silent) == 0 }
 
 // Redact passes every text that the sandbox chose through text, for display. Exports are not changed by it.
 func (d *Difference) Redact(text func(string) string) {

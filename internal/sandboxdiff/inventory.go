@@ -12,8 +12,15 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"unicode/utf8"
+
+	"bailey"
 )
+
+// The directories of a system's own units of systemd and of OpenRC's runlevels.
+const unitDir, runlevels = "/etc/systemd/system", "/etc/runlevels"
 
 // Version is the version of the JSON document of an inventory.
 const Version = 1
@@ -29,6 +36,21 @@ type Inventory struct {
 	Users    []User    `json:"users"`
 	Groups   []Group   `json:"groups"`
 	Omitted  []Omitted `json:"omitted"` // paths that may exist and are not compared
+}
+
+// WriteJSON writes the inventory as one JSON document, with a newline. A document that [ReadInventory] would refuse for
+// its size is not written.
+func (v *Inventory) WriteJSON(w io.Writer) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if len(data) >= maxDocument {
+		return bailey.Invalid.New(fmt.Sprintf("the inventory has more than %d MiB", maxDocument>>20),
+			"Remove files that need not be compared, or move them to /tmp.")
+	}
+	_, err = w.Write(append(data, '\n'))
+	return err
 }
 
 // Omitted is one path that an inventory could not read, with the reason.

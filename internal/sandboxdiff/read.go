@@ -36,20 +36,20 @@ func ReadInventory(r io.Reader) (*Inventory, error) {
 	const hint = "The sandbox's agent does not answer as Bailey's does. Destroy the sandbox and create another."
 	data, err := io.ReadAll(io.LimitReader(r, maxDocument+1))
 	if err != nil {
-		return nil, bailey.Unavailable.Wrapf(err, "Try again.", "cannot read the inventory: %v", err)
+		return nil, bailey.Unavailable.Wrap(err, "cannot read the inventory", "Try again.")
 	}
 	if len(data) > maxDocument {
 		return nil, bailey.Invalid.New(fmt.Sprintf("the inventory has more than %d MiB", maxDocument>>20), hint)
 	}
 	var v Inventory
 	if err := strictjson.Check(data, 8); err != nil {
-		return nil, bailey.Invalid.Wrapf(err, hint, "cannot read the inventory: %v", err)
+		return nil, bailey.Invalid.Wrap(err, "cannot read the inventory", hint)
 	}
 	if err := strictjson.Decode(data, &v); err != nil {
-		return nil, bailey.Invalid.Wrapf(err, hint, "cannot read the inventory: %v", err)
+		return nil, bailey.Invalid.Wrap(err, "cannot read the inventory", hint)
 	}
 	if err := v.findFault(); err != nil {
-		return nil, bailey.Invalid.Wrapf(err, hint, "the inventory is not valid: %v", err)
+		return nil, bailey.Invalid.Wrap(err, "the inventory is not valid", hint)
 	}
 	return &v, nil
 }
