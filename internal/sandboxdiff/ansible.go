@@ -143,49 +143,59 @@ func (p *playbook) addUser(s step) {
 // printable text only: other names and contents are written by the functions of the shell's export.
 func (p *playbook) addFile(s step) {
 	name := s.filePath()
-	isPlain := isPrintable(name) && !strings.ContainsAny(name, "$\n\t")
-	f := s.file
-	if f == nil {
-		f = s.access
-	}
-	if f != nil {
-		isPlain = isPlain && isPrintable(string(f.Target)) && !strings.ContainsAny(string(f.Target), "$\n\t~")
-		isPlain = isPlain && (s.access != nil || f.Type != Regular || isPrintable(string(*f.Content)))
-	}
-	if !isPlain {
+	switch {
+	case !isPlainFile(s):
 		p.addTask(taskName("file", name, s.position), "command", []field{{"argv", "[/bin/sh, -s]"},
 			{"stdin", textYAML(shellHead + shellFile(s))}})
-		return
-	}
-	if s.gone != nil {
+	case s.gone != nil:
 		p.addTask(taskName("delete", name, s.position), "file", []field{{"path", textYAML(name)}, {"state", "absent"}})
-		return
-	}
-	owner := []field{{"owner", quoteYAML(f.Owner)}, {"group", quoteYAML(f.Group)}}
-	if f.Type != Link {
-		owner = append(owner, field{"mode", quoteYAML(octalMode(f.Mode))})
-	}
-	switch {
 	case s.access != nil:
-		state := "file"
-		if f.Type != Regular {
-			state = f.Type
-		}
-		fields := []field{{"path", textYAML(name)}, {"state", state}, {"follow", "false"}}
-		if f.Type == Link {
-			fields = append(fields, field{"src", textYAML(string(f.Target))})
-		}
-		p.addTask(taskName("permissions of", name, s.position), "file", append(fields, owner...))
-	case f.Type == Directory:
+		p.addAccess(s)
+	case s.file.Type == Directory:
 		p.addTask(taskName("directory", name, s.position), "file",
-			append([]field{{"path", textYAML(name)}, {"state", "directory"}}, owner...))
-	case f.Type == Link:
+			append([]field{{"path", textYAML(name)}, {"state", "directory"}}, accessFields(s.file)...))
+	case s.file.Type == Link:
 		p.addTask(taskName("link", name, s.position), "file", append([]field{{"path", textYAML(name)},
-			{"src", textYAML(string(f.Target))}, {"state", "link"}, {"force", "true"}, {"follow", "false"}}, owner...))
+			{"src", textYAML(string(s.file.Target))}, {"state", "link"}, {"force", "true"}, {"follow", "false"}}, accessFields(s.file)...))
 	default:
 		p.addTask(taskName("file", name, s.position), "copy", append([]field{{"dest", textYAML(name)},
-			{"content", blockYAML(string(*f.Content), 10)}}, owner...))
+			{"content", blockYAML(string(*s.file.Content), 10)}}, accessFields(s.file)...))
 	}
+}
+
+func isPlainFile(s step) bool {
+	if name := s.filePath(); !isPrintable(name) || strings.ContainsAny(name, "$\n\t") {
+		return false
+	}
+	if f := s.file; f != nil && f.Type == Regular {
+		return isPrintable(string(*f.Content))
+	}
+	for _, f := range []*File{s.file, s.access} {
+		if f != nil && (!isPrintable(string(f.Target)) || strings.ContainsAny(string(f.Target), "$\n\t~")) {
+			return false
+		}
+	}
+	return true
+}
+
+func accessFields(f *File) []field {
+	fields := []field{{"owner", quoteYAML(f.Owner)}, {"group", quoteYAML(f.Group)}}
+	if f.Type != Link {
+		fields = append(fields, field{"mode", quoteYAML(octalMode(f.Mode))})
+	}
+	return fields
+}
+
+func (p *playbook) addAccess(s step) {
+	f, state := s.access, "file"
+	if f.Type != Regular {
+		state = f.Type
+	}
+	fields := []field{{"path", textYAML(s.filePath())}, {"state", state}, {"follow", "false"}}
+	if f.Type == Link {
+		fields = append(fields, field{"src", textYAML(string(f.Target))})
+	}
+	p.addTask(taskName("permissions of", s.filePath(), s.position), "file", append(fields, accessFields(f)...))
 }
 
 func (p *playbook) addService(s step) {
@@ -218,8 +228,11 @@ func (p *playbook) addRunning(s step) {
 	}
 	if !p.refers {
 		p.refers = true
-		p.addTask("whether services run", "stat", []field{{"path", map[bool]string{true: "/run/openrc", false: "/run/systemd/system"}[p.os == alpine]}},
-			"register: bailey_running")
+		state := "/run/systemd/system"
+		if p.os == alpine {
+			state = "/run/openrc"
+		}
+		p.addTask("whether services run", "stat", []field{{"path", state}}, "register: bailey_running")
 	}
 	const when = "when: bailey_running.stat.exists"
 	switch {
@@ -265,7 +278,7 @@ func quoteYAML(s string) string {
 func blockYAML(s string, indent int) string {
 	first, _, _ := strings.Cut(s, "\n")
 	if !isPrintable(s) || first == "" || first[0] == ' ' || first[0] == '\t' || !strings.HasSuffix(s, "\n") ||
-		strings.HasSuffix(s, "\n\n") || strings.Contains(s, "\t") && strings.Contains(s, "\n\t") {
+		strings.HasSuffix(s, "\n\n") {
 		return textYAML(s)
 	}
 	var b strings.Builder

@@ -80,14 +80,12 @@ func (c *collector) omitPath(name, reason string) {
 	if len(name) > maxPath {
 		name = name[:maxPath]
 	}
-	if len(reason) > maxField {
-		reason = reason[:maxField]
-	}
+	reason = cutText(reason, maxField/8) // escaped, it is longer
 	if len(c.v.Omitted) >= maxOmitted {
 		c.dropped++
 		return
 	}
-	c.v.Omitted = append(c.v.Omitted, Omitted{Text(name), strings.ToValidUTF8(reason, "?")})
+	c.v.Omitted = append(c.v.Omitted, Omitted{Text(name), escapeControls(strings.ToValidUTF8(reason, "?"))})
 }
 
 func (c *collector) finishList() *Inventory {
@@ -357,22 +355,7 @@ const maxDatabase = 64 << 20
 
 // readAccounts reads passwd(5), group(5) and the states of shadow(5).
 func (c *collector) readAccounts() {
-	c.users, c.groups = map[uint32]string{}, map[uint32]string{}
-	members := map[string][]string{}
-	c.eachLine("/etc/group", 4, func(p []string) bool {
-		gid, err := strconv.ParseUint(p[2], 10, 32)
-		if err != nil || accountFault(p[0]) != nil {
-			return false
-		}
-		c.v.Groups = append(c.v.Groups, Group{p[0], uint32(gid)})
-		if _, ok := c.groups[uint32(gid)]; !ok {
-			c.groups[uint32(gid)] = p[0]
-		}
-		for m := range strings.SplitSeq(p[3], ",") {
-			members[m] = append(members[m], p[0])
-		}
-		return true
-	})
+	members := c.readGroups()
 	secrets := map[string]User{}
 	c.eachLine("/etc/shadow", 9, func(p []string) bool {
 		u := User{Password: passwordState(p[1]), Expires: p[7]}
@@ -382,6 +365,7 @@ func (c *collector) readAccounts() {
 		secrets[p[0]] = u
 		return true
 	})
+	c.users = map[uint32]string{}
 	c.eachLine("/etc/passwd", 7, func(p []string) bool {
 		uid, err := strconv.ParseUint(p[2], 10, 32)
 		gid, groupErr := strconv.ParseUint(p[3], 10, 32)
@@ -404,6 +388,27 @@ func (c *collector) readAccounts() {
 		}
 		return true
 	})
+}
+
+// readGroups reads group(5), and returns the supplementary groups by user.
+func (c *collector) readGroups() map[string][]string {
+	c.groups = map[uint32]string{}
+	members := map[string][]string{}
+	c.eachLine("/etc/group", 4, func(p []string) bool {
+		gid, err := strconv.ParseUint(p[2], 10, 32)
+		if err != nil || accountFault(p[0]) != nil {
+			return false
+		}
+		c.v.Groups = append(c.v.Groups, Group{p[0], uint32(gid)})
+		if _, ok := c.groups[uint32(gid)]; !ok {
+			c.groups[uint32(gid)] = p[0]
+		}
+		for m := range strings.SplitSeq(p[3], ",") {
+			members[m] = append(members[m], p[0])
+		}
+		return true
+	})
+	return members
 }
 
 // eachLine passes the fields of each line to add, which says whether they are valid.

@@ -21,7 +21,7 @@ func digestOf(content string) string {
 // explains its unit; a new file explains the directories above it. The export has all of these.
 func Compare(before, after *Inventory) *Difference {
 	c := &comparison{before: before, after: after, explained: map[string]bool{}, accounts: map[string]bool{},
-		homes: map[string]string{}, skeleton: map[string]string{},
+		homes: map[string]string{}, skeleton: map[string]*File{},
 		d: &Difference{OS: after.OS, Release: after.Release, Changes: []Change{}, Notes: []string{}, Omitted: []Omitted{}}}
 	c.comparePackages()
 	c.compareAccounts()
@@ -39,7 +39,7 @@ type comparison struct {
 	explained     map[string]bool   // packages with another version, new or removed
 	accounts      map[string]bool   // that their installation creates
 	homes         map[string]string // home directories of new users: their owner, or "" of a package's user
-	skeleton      map[string]string // digest by path below /etc/skel
+	skeleton      map[string]*File  // by path below /etc/skel
 }
 
 // changedPair is one thing in two lists that differs.
@@ -152,6 +152,16 @@ func (c *comparison) compareAccounts() {
 			c.addNote("the password of user " + p.name + " is set; an export has no passwords")
 		}
 	}
+	c.compareGroups(users, newUsers)
+	for i := range c.after.Files {
+		f := &c.after.Files[i]
+		if below, ok := strings.CutPrefix(string(f.Path), "/etc/skel/"); ok {
+			c.skeleton[below] = f
+		}
+	}
+}
+
+func (c *comparison) compareGroups(users map[string]*User, newUsers map[string]bool) {
 	for _, p := range findDiffering(c.before.Groups, c.after.Groups, func(g *Group) string { return g.Name },
 		func(a, b *Group) bool { return *a == *b }) {
 		if c.accounts[p.name] && p.actionOf() != Changed {
@@ -170,12 +180,6 @@ func (c *comparison) compareAccounts() {
 			change.Summary = fmt.Sprintf("group %s changed its number from %d to %d", p.name, p.before.GID, p.after.GID)
 		}
 		c.changes = append(c.changes, change)
-	}
-	for i := range c.after.Files {
-		f := &c.after.Files[i]
-		if below, ok := strings.CutPrefix(string(f.Path), "/etc/skel/"); ok {
-			c.skeleton[below] = f.SHA256
-		}
 	}
 }
 

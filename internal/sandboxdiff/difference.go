@@ -41,6 +41,7 @@ type Change struct {
 	silent  bool // another change explains it
 
 	keepsConfig bool // a removed package whose configuration stays
+	skeleton    bool // a copy of a file of /etc/skel, which useradd(8) makes with the home directory
 }
 
 // pair has both states of one thing. Before is nil if it is new, after if it exists no more.

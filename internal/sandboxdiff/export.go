@@ -108,7 +108,7 @@ func accountSteps(all []Change) []step {
 	for _, c := range all {
 		switch u, g := c.user, c.group; {
 		case u.after != nil:
-			users = append(users, step{user: u, home: u.before == nil && homes[u.after.Home]})
+			users = append(users, step{user: u, home: c.skeleton && u.before == nil && homes[u.after.Home]})
 		case u.before != nil:
 			gone = append([]step{{user: u}}, gone...)
 		case g.after != nil:
@@ -124,7 +124,7 @@ func accountSteps(all []Change) []step {
 func fileSteps(all []Change) []step {
 	var gone, written []step
 	for _, c := range all {
-		if c.Kind == KindService || c.file.before == nil && c.file.after == nil || !canExport(c.file) {
+		if c.Kind == KindService || c.file.before == nil && c.file.after == nil || !canExport(c.file) || c.skeleton {
 			continue
 		}
 		f := c.file

@@ -21,8 +21,28 @@ func (c *comparison) compareFiles() {
 		change := Change{Action: p.actionOf(), Name: showPath(p.name), file: p.pair}
 		change.Kind = kindOf(p.name, p.pair)
 		change.Summary, change.Diff = describeFile(change.Name, p.pair)
-		change.silent = c.isHome(p.name, p.after)
+		change.silent, change.skeleton = c.isHome(p.name, p.after)
 		c.changes = append(c.changes, change)
+	}
+	c.keepSkeletons()
+}
+
+// keepSkeletons leaves the copies of /etc/skel to useradd(8) only if the new user has all of them.
+func (c *comparison) keepSkeletons() {
+	copies := map[string]int{}
+	for i := range c.changes {
+		if f := &c.changes[i]; f.skeleton {
+			copies[f.file.after.Owner]++
+		}
+	}
+	for i := range c.changes {
+		if f := &c.changes[i]; f.skeleton && copies[f.file.after.Owner] != len(c.skeleton) {
+			f.skeleton = false
+		}
+	}
+	for i := range c.changes {
+		u := &c.changes[i]
+		u.skeleton = u.skeleton || u.user.after != nil && copies[u.user.after.Name] == len(c.skeleton)
 	}
 }
 
@@ -87,9 +107,9 @@ func findFile(files []File, name string) *File {
 }
 
 // isHome says whether a file is the home directory of a new user, or its copy of a file of /etc/skel.
-func (c *comparison) isHome(name string, f *File) bool {
+func (c *comparison) isHome(name string, f *File) (isHome, isCopy bool) {
 	if f == nil {
-		return false
+		return false, false
 	}
 	for dir, below := name, ""; dir != "/"; dir, below = path.Dir(dir), path.Join(path.Base(dir), below) {
 		owner, ok := c.homes[dir]
@@ -97,12 +117,13 @@ func (c *comparison) isHome(name string, f *File) bool {
 			continue
 		}
 		if below == "" {
-			return f.Type == Directory
+			return f.Type == Directory, false
 		}
-		sum, ok := c.skeleton[below]
-		return ok && sum == f.SHA256 && f.Type != Link && f.Type != Special
+		if was := c.skeleton[below]; was != nil && equalContent(was, f) && was.Mode == f.Mode {
+			return true, true
+		}
 	}
-	return false
+	return false, false
 }
 
 func kindOf(name string, p pair[File]) Kind {
@@ -201,10 +222,7 @@ func (c *comparison) foldChanges() {
 	}
 	children := map[*Change]int{}
 	for name, f := range byPath {
-		if f.silent && !c.isHome(name, f.file.after) {
-			c.foldParents(byPath, name) // a unit, which its service names
-		}
-		if !f.silent && !isDirectory(f.file.after) {
+		if !isDirectory(f.file.after) {
 			c.foldParents(byPath, name)
 		}
 		if f.Action == Removed {

@@ -65,8 +65,8 @@ func (v *Inventory) findFault() error {
 		return fmt.Errorf("it has %d files and %d omitted paths", len(v.Files), len(v.Omitted))
 	}
 	for _, o := range v.Omitted {
-		if len(o.Path) > maxPath || len(o.Reason) > maxField {
-			return fmt.Errorf("an omitted path is too long")
+		if len(o.Path) > maxPath || len(o.Reason) > maxField || hasControl(o.Reason) {
+			return fmt.Errorf("an omitted path or its reason is not valid")
 		}
 	}
 	contents := 0

@@ -83,15 +83,15 @@ func (c *collector) readUnit(dir, base string) {
 			s.State = Masked
 			c.units[at] = true
 		}
-	case path.Base(target) != base && isUnit(path.Base(target)) && c.isUnitPath(target):
+	case path.Base(target) != base && isUnit(path.Base(target)) && isUnitPath(dir, target):
 		c.addWanted(path.Base(target), "alias:"+base, at)
 	}
 }
 
-// isUnitPath says whether the target of a link is a file in a directory of units.
-func (c *collector) isUnitPath(target string) bool {
+// isUnitPath says whether the target of a link in dir is a file in a directory of units.
+func isUnitPath(dir, target string) bool {
 	if !path.IsAbs(target) {
-		target = path.Join(unitDir, target)
+		target = path.Join(dir, target)
 	}
 	return slices.Contains(unitDirs, path.Dir(target))
 }
@@ -120,7 +120,7 @@ func (c *collector) readWants(dir, by string) {
 	for _, base := range names {
 		at := path.Join(dir, base)
 		target, err := c.root.Readlink(inRoot(at))
-		if err != nil || !isUnit(base) || !isUnitFor(path.Base(target), base) {
+		if err != nil || !isUnit(base) || !isUnitFor(path.Base(target), base) || !isUnitPath(dir, target) {
 			continue // it is listed as a file
 		}
 		c.addWanted(base, by, at)
