@@ -64,7 +64,7 @@ func (p *playbook) addStep(s step) {
 		p.addPackages(s)
 	case s.group.after != nil:
 		g := s.group.after
-		p.addTask("group "+g.Name, "group", []field{{"name", quoteYAML(g.Name)}, {"gid", strconv.FormatUint(uint64(g.GID), 10)}})
+		p.addTask("group "+g.Name, "group", []field{{"name", quoteYAML(g.Name)}, {"gid", formatID(g.GID)}})
 	case s.group.before != nil:
 		p.addTask("no group "+s.group.before.Name, "group", []field{{"name", quoteYAML(s.group.before.Name)}, {"state", "absent"}})
 	case s.user.after != nil:
@@ -121,7 +121,7 @@ func (p *playbook) addUser(s step) {
 	for i, g := range u.Groups {
 		groups[i] = quoteYAML(g)
 	}
-	fields := []field{{"name", quoteYAML(u.Name)}, {"uid", strconv.FormatUint(uint64(u.UID), 10)}, {"group", quoteYAML(u.Group)},
+	fields := []field{{"name", quoteYAML(u.Name)}, {"uid", formatID(u.UID)}, {"group", quoteYAML(u.Group)},
 		{"groups", "[" + strings.Join(groups, ", ") + "]"}, {"home", textYAML(u.Home)}, {"shell", textYAML(u.Shell)},
 		{"comment", textYAML(u.Comment)}, {"create_home", strconv.FormatBool(s.home)}}
 	switch {

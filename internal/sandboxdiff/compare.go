@@ -22,6 +22,7 @@ func digestOf(content string) string {
 func Compare(before, after *Inventory) *Difference {
 	c := &comparison{before: before, after: after, explained: map[string]bool{}, accounts: map[string]bool{},
 		homes: map[string]string{}, skeleton: map[string]*File{},
+		sameOwner: map[[2]string]bool{}, sameGroup: map[[2]string]bool{},
 		d: &Difference{OS: after.OS, Release: after.Release, Changes: []Change{}, Notes: []string{}, Omitted: []Omitted{}}}
 	c.comparePackages()
 	c.compareAccounts()
@@ -40,6 +41,9 @@ type comparison struct {
 	accounts      map[string]bool   // that their installation creates
 	homes         map[string]string // home directories of new users: their owner, or "" of a package's user
 	skeleton      map[string]*File  // by path below /etc/skel
+	// sameOwner has the pairs of a name and a number that mean the same owner before and after, because the account was
+	// added or removed.
+	sameOwner, sameGroup map[[2]string]bool
 }
 
 // changedPair is one thing in two lists that differs.
@@ -137,9 +141,13 @@ func (c *comparison) compareAccounts() {
 	}
 	newUsers := map[string]bool{}
 	for _, p := range findDiffering(c.before.Users, c.after.Users, func(u *User) string { return u.Name }, equalUsers) {
-		if p.before == nil {
+		switch p.actionOf() {
+		case Added:
 			newUsers[p.name] = true
 			c.homes[p.after.Home] = p.name
+			c.sameOwner[[2]string{formatID(p.after.UID), p.name}] = true
+		case Removed:
+			c.sameOwner[[2]string{p.name, formatID(p.before.UID)}] = true
 		}
 		if c.accounts[p.name] && p.actionOf() != Changed {
 			if p.after != nil {
@@ -164,6 +172,11 @@ func (c *comparison) compareAccounts() {
 func (c *comparison) compareGroups(users map[string]*User, newUsers map[string]bool) {
 	for _, p := range findDiffering(c.before.Groups, c.after.Groups, func(g *Group) string { return g.Name },
 		func(a, b *Group) bool { return *a == *b }) {
+		if p.before == nil {
+			c.sameGroup[[2]string{formatID(p.after.GID), p.name}] = true
+		} else if p.after == nil {
+			c.sameGroup[[2]string{p.name, formatID(p.before.GID)}] = true
+		}
 		if c.accounts[p.name] && p.actionOf() != Changed {
 			continue
 		}
@@ -182,6 +195,8 @@ func (c *comparison) compareGroups(users map[string]*User, newUsers map[string]b
 		c.changes = append(c.changes, change)
 	}
 }
+
+func formatID(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
 
 func (c *comparison) hadUser(name string) bool {
 	return slices.ContainsFunc(c.before.Users, func(u User) bool { return u.Name == name })
@@ -206,7 +221,7 @@ func userSummary(p pair[User]) string {
 	}
 	var parts []string
 	for _, field := range []struct{ name, before, after string }{
-		{"number", strconv.FormatUint(uint64(p.before.UID), 10), strconv.FormatUint(uint64(p.after.UID), 10)},
+		{"number", formatID(p.before.UID), formatID(p.after.UID)},
 		{"group", p.before.Group, p.after.Group}, {"comment", p.before.Comment, p.after.Comment},
 		{"home", p.before.Home, p.after.Home}, {"shell", p.before.Shell, p.after.Shell},
 		{"password", p.before.Password, p.after.Password}, {"expiry", p.before.Expires, p.after.Expires},

@@ -14,7 +14,7 @@ func (c *comparison) compareFiles() {
 	for _, o := range append(slices.Clone(c.before.Omitted), c.after.Omitted...) {
 		omitted[string(o.Path)] = true
 	}
-	for _, p := range findDiffering(c.before.Files, c.after.Files, func(f *File) string { return string(f.Path) }, equalFiles) {
+	for _, p := range findDiffering(c.before.Files, c.after.Files, func(f *File) string { return string(f.Path) }, c.equalFiles) {
 		if c.isExplained(p.name, p.pair) || isBelowAny(omitted, p.name) {
 			continue
 		}
@@ -56,7 +56,10 @@ func isBelowAny(set map[string]bool, name string) bool {
 	return false
 }
 
-func equalFiles(a, b *File) bool { return equalContent(a, b) && equalAccess(a, b) }
+func (c *comparison) equalFiles(a, b *File) bool {
+	return equalContent(a, b) && a.Mode == b.Mode && (a.Owner == b.Owner || c.sameOwner[[2]string{a.Owner, b.Owner}]) &&
+		(a.Group == b.Group || c.sameGroup[[2]string{a.Group, b.Group}])
+}
 
 func equalContent(a, b *File) bool {
 	return a.Type == b.Type && a.SHA256 == b.SHA256 && a.Target == b.Target

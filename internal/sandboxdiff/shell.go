@@ -136,7 +136,7 @@ func (d *Difference) shellStep(s step) string {
 	case s.remove != nil:
 		return "remove_packages remove " + shellWords(namesOf(s.remove)...) + "\n"
 	case s.group.after != nil:
-		return "group_is " + shellWords(s.group.after.Name, strconv.FormatUint(uint64(s.group.after.GID), 10)) + "\n"
+		return "group_is " + shellWords(s.group.after.Name, formatID(s.group.after.GID)) + "\n"
 	case s.group.before != nil:
 		return "group_gone " + shellWord(s.group.before.Name) + "\n"
 	case s.user.after != nil:
@@ -152,7 +152,7 @@ func shellUser(s step) string {
 	if s.home {
 		home = "-m"
 	}
-	out := "user_is " + shellWords(u.Name, strconv.FormatUint(uint64(u.UID), 10), u.Group, strings.Join(u.Groups, ","), u.Home,
+	out := "user_is " + shellWords(u.Name, formatID(u.UID), u.Group, strings.Join(u.Groups, ","), u.Home,
 		u.Shell, u.Comment, home) + "\n"
 	was := s.user.before
 	switch {
