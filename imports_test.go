@@ -71,9 +71,10 @@ var layers = []struct {
 		"internal/workspace":     {ours: []string{".", "internal/gitremote", "internal/peer", "pack"}, outside: []string{"golang.org/x/sys"}},
 		"internal/ledger/owned":  {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
 		"internal/guestwire":     {},
-		"internal/guestagent":    {ours: []string{".", "internal/guestwire"}, outside: []string{"golang.org/x/sys"}},
+		"internal/guestagent":    {ours: []string{".", "internal/guestwire", "internal/sandboxdiff"}, outside: []string{"golang.org/x/sys"}},
 		"internal/guestclient":   {ours: []string{".", "internal/guestwire"}},
 		"internal/initramfs":     {},
+		"internal/sandboxdiff":   {ours: []string{".", "internal/strictjson"}, outside: []string{"golang.org/x/sys"}},
 	}},
 	{"services", "state", map[string]imports{
 		"internal/applied":       {},
@@ -344,8 +345,9 @@ func TestSpineImportsNothingAbove(t *testing.T) {
 var small = map[string]struct{ ours, outside []string }{
 	"cmd/bailey-broker": {ours: []string{".", "internal/broker", "internal/broker/process", "internal/approvaltext", "internal/peer", "internal/sigv4", "internal/sshca", "internal/sshsig", "internal/strictyaml"},
 		outside: []string{"github.com/goccy/go-yaml", "golang.org/x/crypto/ssh", "golang.org/x/sys"}},
-	"cmd/bailey-guest": {ours: []string{".", "internal/guestagent", "internal/guestwire"}, outside: []string{"golang.org/x/sys"}},
-	"cmd/bailey-shim":  {ours: []string{".", "internal/peer", "internal/shim", "internal/terminal", "internal/localapi"}, outside: []string{"golang.org/x/sys"}},
+	"cmd/bailey-guest": {ours: []string{".", "internal/guestagent", "internal/guestwire", "internal/sandboxdiff", "internal/strictjson"},
+		outside: []string{"github.com/go-json-experiment/json/jsontext", "golang.org/x/sys"}},
+	"cmd/bailey-shim": {ours: []string{".", "internal/peer", "internal/shim", "internal/terminal", "internal/localapi"}, outside: []string{"golang.org/x/sys"}},
 }
 
 // TestSmallPrograms follows every import from each small program.
