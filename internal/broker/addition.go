@@ -24,6 +24,7 @@ func SetupQuestions() map[string][]KeyQuestion {
 	return map[string][]KeyQuestion{
 		"github": {{"app", "client id or app id of the GitHub App", false}, {"key", "file of its private key", false},
 			{"installation", "number of the installation (in the address of its settings page)", false},
+			{"owner", "account on which it is installed", true},
 			{"repositories", "repositories, as [web, api]", false},
 			{"permissions", "permissions, as {contents: read, pull_requests: write}", false}},
 		"vault": {{"server", "address, https://…", false}, {"ca", "file of its certificate authority", true},

@@ -203,7 +203,7 @@ func (c Client) dialBroker(ctx context.Context, wants []bailey.Want) (conn *peer
 
 func wireWants(wants []bailey.Want) (list []want) {
 	for _, w := range wants {
-		list = append(list, want{Name: w.Name, Env: w.Env, File: w.File})
+		list = append(list, want{Name: w.Name, Env: w.Env, File: w.File, Limits: w.Limits})
 	}
 	return list
 }

@@ -12,7 +12,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -28,8 +27,10 @@ type github struct {
 	app          string // client id or app id
 	key          string // file of the app's private key
 	installation int64
-	repositories []string
+	owner        string   // of the installation, or ""
+	repositories []string // names without the owner
 	permissions  map[string]string
+	wanted       []string // OWNER/NAME of repositories that a call names
 }
 
 func makeGitHub(decode func(any) error, dir string) (Adapter, string, error) {
@@ -39,6 +40,7 @@ func makeGitHub(decode func(any) error, dir string) (Adapter, string, error) {
 		App          string            `yaml:"app"`
 		Key          string            `yaml:"key"`
 		Installation int64             `yaml:"installation"`
+		Owner        string            `yaml:"owner"`
 		Repositories []string          `yaml:"repositories"`
 		Permissions  map[string]string `yaml:"permissions"`
 	}
@@ -59,6 +61,8 @@ func makeGitHub(decode func(any) error, dir string) (Adapter, string, error) {
 	case len(said.Repositories) == 0 || slices.ContainsFunc(said.Repositories,
 		func(r string) bool { return !isRepository(r) }):
 		return nil, "", errors.New("it needs repositories: their names without the owner")
+	case said.Owner != "" && !isRepository(said.Owner):
+		return nil, "", errors.New("owner must be the account on which the App is installed")
 	case len(said.Permissions) == 0:
 		return nil, "", errors.New("it needs permissions, for example {contents: read, pull_requests: write}")
 	}
@@ -72,12 +76,8 @@ func makeGitHub(decode func(any) error, dir string) (Adapter, string, error) {
 		}
 	}
 	g := &github{issuer: server, app: said.App, key: resolveIn(dir, said.Key), installation: said.Installation,
-		repositories: said.Repositories, permissions: said.Permissions}
-	var rights []string
-	for _, name := range slices.Sorted(maps.Keys(g.permissions)) {
-		rights = append(rights, name+":"+g.permissions[name])
-	}
-	return g, fmt.Sprintf("github %s in %s", strings.Join(rights, " "), strings.Join(g.repositories, ", ")), nil
+		owner: said.Owner, repositories: said.Repositories, permissions: said.Permissions}
+	return g, "github " + g.describeRights(), nil
 }
 
 // isRepository reports whether s is the name of a repository.
@@ -103,6 +103,7 @@ type installationToken struct {
 	Selection    string            `json:"repository_selection"`
 	Repositories []struct {
 		Name string `json:"name"`
+		Full string `json:"full_name"`
 	} `json:"repositories"`
 }
 
@@ -147,6 +148,9 @@ func (g *github) widerThanAsked(got installationToken) string {
 	for _, r := range got.Repositories {
 		if !slices.Contains(g.repositories, r.Name) {
 			return "repository " + fmt.Sprintf("%.100q", r.Name)
+		}
+		if g.wanted != nil && !slices.ContainsFunc(g.wanted, func(w string) bool { return strings.EqualFold(w, r.Full) }) {
+			return fmt.Sprintf("repository %.200q, which the call does not name; set owner to tell them apart", r.Full)
 		}
 	}
 	if got.Selection == "all" {

@@ -164,15 +164,20 @@ func serveGitHub(f *fakeIssuer, w http.ResponseWriter, r *http.Request) {
 			Repositories []string          `json:"repositories"`
 			Permissions  map[string]string `json:"permissions"`
 		}
-		if readJSON(r, &ask) != nil || !slices.Equal(ask.Repositories, []string{"web"}) ||
-			ask.Permissions["contents"] != "read" {
+		outside := func(name string) bool { return name != "web" && name != "api" }
+		if readJSON(r, &ask) != nil || len(ask.Repositories) == 0 || slices.ContainsFunc(ask.Repositories, outside) ||
+			ask.Permissions["contents"] == "admin" || len(ask.Permissions) == 0 {
 			writeJSON(w, 422, map[string]string{"message": "The permissions requested are not granted to this installation."})
 			return
 		}
 		ask.Permissions["metadata"] = "read"
+		repositories := []map[string]string{}
+		for _, name := range ask.Repositories {
+			repositories = append(repositories, map[string]string{"name": name, "full_name": "octo/" + name})
+		}
 		writeJSON(w, 201, map[string]any{"token": f.issue("github"),
 			"expires_at":  f.now().Add(time.Hour).UTC().Truncate(time.Second),
-			"permissions": ask.Permissions, "repository_selection": "selected", "repositories": []map[string]string{{"name": "web"}}})
+			"permissions": ask.Permissions, "repository_selection": "selected", "repositories": repositories})
 	case "DELETE /installation/token":
 		if f.valid[bearerOf(r)] != "github" {
 			writeJSON(w, 401, map[string]string{"message": "Bad credentials"})
@@ -277,7 +282,8 @@ func serveAWS(f *fakeIssuer, w http.ResponseWriter, r *http.Request) {
 	switch {
 	case seconds < 900 || seconds > 43200 || form.Get("Version") != "2011-06-15" || len(form.Get("RoleSessionName")) < 2:
 		refuse(400, "ValidationError")
-	case form.Get("RoleArn") != "arn:aws:iam::123456789012:role/agents" || !json.Valid([]byte(form.Get("Policy"))):
+	case form.Get("RoleArn") != "arn:aws:iam::123456789012:role/agents" ||
+		form.Has("Policy") && !json.Valid([]byte(form.Get("Policy"))):
 		refuse(403, "AccessDenied")
 	default:
 		type creds struct {

@@ -61,6 +61,8 @@ type want struct {
 	Name string `json:"name"`
 	Env  string `json:"env"`
 	File bool   `json:"file,omitempty"`
+
+	Limits string `json:"limits,omitempty"` // of this call, as in [bailey.Want]
 }
 
 // scope is a [bailey.LeaseScope] with its time in seconds.
@@ -206,7 +208,7 @@ func readAsk(payload []byte) (a brokerRequest, err error) {
 	}
 	long := len(a.Receipt) > maxWord || len(a.Capability) > maxWord || len(a.Digest) > maxWord || len(a.Key) > maxWord || len(a.Host) > maxWord
 	for _, w := range a.Wants {
-		long = long || len(w.Name) > maxWord || len(w.Env) > maxWord
+		long = long || len(w.Name) > maxWord || len(w.Env) > maxWord || len(w.Limits) > maxLimits
 	}
 	for _, id := range slices.Concat(a.IDs, a.Options) {
 		long = long || len(id) > maxWord
