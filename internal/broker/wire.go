@@ -127,6 +127,7 @@ type Hello struct {
 	Changed bool     `json:"changed,omitempty"` // the file has changed since
 	Open    int      `json:"open"`              // open loans
 	Leases  []string `json:"leases"`            // one line each
+	Wide    []string `json:"wide,omitempty"`    // what they allow beyond the needs of a call, one line each
 	UID     int      `json:"-"`                 // from the kernel, not from the broker
 }
 

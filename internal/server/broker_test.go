@@ -261,6 +261,11 @@ func TestLentBySameUser(t *testing.T) {
 			t.Errorf("%+v: %+v", c.s.Broker, found)
 		}
 	}
+	wide := apitype.Status{Running: true, Broker: &apitype.BrokerStatus{Running: true, Wide: []string{"aws: all rights"}}}
+	if found := apitype.ExamineBroker(wide); len(found) != 2 || found[1].State != apitype.Warning ||
+		!strings.Contains(found[1].Tried, "aws: all rights") {
+		t.Errorf("a lease that is too wide: %+v", found)
+	}
 }
 
 // TestNoBrokerNamed checks that a call that needs a credential is denied, with a hint, if the settings name no broker.
