@@ -24,14 +24,14 @@ var errDBus = errors.New("a message of the bus is malformed")
 // dbusWriter encodes in little endian.
 type dbusWriter struct{ b []byte }
 
-func (w *dbusWriter) pad(n int) {
+func (w *dbusWriter) padTo(n int) {
 	for len(w.b)%n != 0 {
 		w.b = append(w.b, 0)
 	}
 }
 
 func (w *dbusWriter) putUint(v uint32) {
-	w.pad(4)
+	w.padTo(4)
 	w.b = binary.LittleEndian.AppendUint32(w.b, v)
 }
 
@@ -55,10 +55,10 @@ func (w *dbusWriter) putVariant(s string) {
 func (w *dbusWriter) putPairs(pairs [][2]string) {
 	w.putUint(0)
 	at := len(w.b)
-	w.pad(8)
+	w.padTo(8)
 	begin := len(w.b)
 	for _, p := range pairs {
-		w.pad(8)
+		w.padTo(8)
 		w.putString(p[0])
 		w.putString(p[1])
 	}
@@ -77,19 +77,19 @@ func methodCall(serial uint32, to, path, iface, member, signature string, body [
 		kind  string
 		value string
 	}{{1, "o", path}, {6, "s", to}, {2, "s", iface}, {3, "s", member}} {
-		w.pad(8)
+		w.padTo(8)
 		w.b = append(w.b, f.code)
 		w.putSignature(f.kind)
 		w.putString(f.value)
 	}
 	if signature != "" {
-		w.pad(8)
+		w.padTo(8)
 		w.b = append(w.b, 8)
 		w.putSignature("g")
 		w.putSignature(signature)
 	}
 	binary.LittleEndian.PutUint32(w.b[begin-4:], uint32(len(w.b)-begin))
-	w.pad(8)
+	w.padTo(8)
 	return append(w.b, body...)
 }
 
@@ -102,7 +102,7 @@ type dbusMessage struct {
 	data      []byte // body
 }
 
-func (m dbusMessage) reader() *dbusReader { return &dbusReader{order: m.order, data: m.data} }
+func (m dbusMessage) bodyReader() *dbusReader { return &dbusReader{order: m.order, data: m.data} }
 
 // readDBus reads one message.
 func readDBus(r io.Reader) (m dbusMessage, err error) {
@@ -129,7 +129,7 @@ func readDBus(r io.Reader) (m dbusMessage, err error) {
 	}
 	in := &dbusReader{order: m.order, data: rest[:fields]}
 	for in.err == nil && in.at < len(in.data) {
-		in.align(8)
+		in.alignTo(8)
 		m.readField(in)
 	}
 	if in.err != nil {
@@ -142,18 +142,18 @@ func readDBus(r io.Reader) (m dbusMessage, err error) {
 
 // readField reads a field of the header: a code, and a variant of a simple type.
 func (m *dbusMessage) readField(in *dbusReader) {
-	code := in.octet()
-	switch in.signature() {
+	code := in.readOctet()
+	switch in.readSignature() {
 	case "u":
-		if v := in.uint(); code == 5 {
+		if v := in.readUint(); code == 5 {
 			m.reply = v
 		}
 	case "s", "o":
-		if v := in.text(); code == 4 {
+		if v := in.readText(); code == 4 {
 			m.errorName = v
 		}
 	case "g":
-		in.signature()
+		in.readSignature()
 	default:
 		in.err = errDBus
 	}
@@ -167,7 +167,7 @@ type dbusReader struct {
 	err   error
 }
 
-func (r *dbusReader) take(n int) []byte {
+func (r *dbusReader) takeBytes(n int) []byte {
 	if r.err != nil || n < 0 || n > len(r.data)-r.at {
 		r.err = errDBus
 		return nil
@@ -176,25 +176,25 @@ func (r *dbusReader) take(n int) []byte {
 	return r.data[r.at-n : r.at]
 }
 
-func (r *dbusReader) align(n int) { r.take((n - r.at%n) % n) }
+func (r *dbusReader) alignTo(n int) { r.takeBytes((n - r.at%n) % n) }
 
-func (r *dbusReader) octet() byte {
-	if b := r.take(1); b != nil {
+func (r *dbusReader) readOctet() byte {
+	if b := r.takeBytes(1); b != nil {
 		return b[0]
 	}
 	return 0
 }
 
-func (r *dbusReader) uint() uint32 {
-	r.align(4)
-	if b := r.take(4); b != nil {
+func (r *dbusReader) readUint() uint32 {
+	r.alignTo(4)
+	if b := r.takeBytes(4); b != nil {
 		return r.order.Uint32(b)
 	}
 	return 0
 }
 
-func (r *dbusReader) length() int {
-	n := r.uint()
+func (r *dbusReader) readLength() int {
+	n := r.readUint()
 	if n > maxDBus {
 		r.err = errDBus
 		return 0
@@ -202,34 +202,34 @@ func (r *dbusReader) length() int {
 	return int(n)
 }
 
-func (r *dbusReader) text() string {
-	b := r.take(r.length())
-	r.take(1)
+func (r *dbusReader) readText() string {
+	b := r.takeBytes(r.readLength())
+	r.takeBytes(1)
 	return string(b)
 }
 
-func (r *dbusReader) bytes() []byte { return r.take(r.length()) }
+func (r *dbusReader) readBytes() []byte { return r.takeBytes(r.readLength()) }
 
-func (r *dbusReader) signature() string {
-	b := r.take(int(r.octet()))
-	r.take(1)
+func (r *dbusReader) readSignature() string {
+	b := r.takeBytes(int(r.readOctet()))
+	r.takeBytes(1)
 	return string(b)
 }
 
 // skipVariantString reads a variant that contains a string.
 func (r *dbusReader) skipVariantString() {
-	if r.signature() != "s" {
+	if r.readSignature() != "s" {
 		r.err = errDBus
 	}
-	r.text()
+	r.readText()
 }
 
 // texts reads an array of strings or object paths.
-func (r *dbusReader) texts() (list []string) {
-	end := r.length()
+func (r *dbusReader) readTexts() (list []string) {
+	end := r.readLength()
 	end += r.at
 	for r.err == nil && r.at < end {
-		list = append(list, r.text())
+		list = append(list, r.readText())
 	}
 	if r.at != end {
 		r.err = errDBus

@@ -40,27 +40,27 @@ func (k *keyring) readItem(ctx context.Context) ([]byte, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { bus.SetDeadline(time.Now()) })
 	defer stop()
-	if _, err := bus.call("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "Hello", "", nil); err != nil {
+	if _, err := bus.callMethod("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "Hello", "", nil); err != nil {
 		return nil, err
 	}
 	var open dbusWriter
 	open.putString("plain")
 	open.putVariant("")
-	body, err := bus.call(secretsName, secretsPath, "org.freedesktop.Secret.Service", "OpenSession", "sv", open.b)
+	body, err := bus.callMethod(secretsName, secretsPath, "org.freedesktop.Secret.Service", "OpenSession", "sv", open.b)
 	if err != nil {
 		return nil, err
 	}
-	in := body.reader()
+	in := body.bodyReader()
 	in.skipVariantString()
-	session := in.text()
+	session := in.readText()
 	var search dbusWriter
 	search.putPairs([][2]string{{"service", k.service}, {"account", k.account}})
-	body, err = bus.call(secretsName, secretsPath, "org.freedesktop.Secret.Service", "SearchItems", "a{ss}", search.b)
+	body, err = bus.callMethod(secretsName, secretsPath, "org.freedesktop.Secret.Service", "SearchItems", "a{ss}", search.b)
 	if err != nil {
 		return nil, err
 	}
-	items := body.reader()
-	unlocked, locked := items.texts(), items.texts()
+	items := body.bodyReader()
+	unlocked, locked := items.readTexts(), items.readTexts()
 	switch {
 	case in.err != nil || items.err != nil:
 		return nil, busError(in.err)
@@ -77,16 +77,16 @@ func (k *keyring) readItem(ctx context.Context) ([]byte, error) {
 func (c *secretService) getSecret(item, session string) ([]byte, error) {
 	var ask dbusWriter
 	ask.putString(session)
-	body, err := c.call(secretsName, item, "org.freedesktop.Secret.Item", "GetSecret", "o", ask.b)
+	body, err := c.callMethod(secretsName, item, "org.freedesktop.Secret.Item", "GetSecret", "o", ask.b)
 	if err != nil {
 		return nil, err
 	}
 	defer clear(body.data)
-	in := body.reader()
-	in.align(8)
-	in.text()
-	in.bytes() // parameters, which the method plain does not have
-	value := bytes.Clone(in.bytes())
+	in := body.bodyReader()
+	in.alignTo(8)
+	in.readText()
+	in.readBytes() // parameters, which the method plain does not have
+	value := bytes.Clone(in.readBytes())
 	if in.err != nil || len(value) > MaxValue {
 		clear(value)
 		return nil, busError(in.err)
@@ -155,7 +155,7 @@ func (c *secretService) authenticate() error {
 }
 
 // call sends a method call and waits for its answer.
-func (c *secretService) call(to, path, iface, member, signature string, body []byte) (m dbusMessage, err error) {
+func (c *secretService) callMethod(to, path, iface, member, signature string, body []byte) (m dbusMessage, err error) {
 	c.serial++
 	if _, err := c.Write(methodCall(c.serial, to, path, iface, member, signature, body)); err != nil {
 		return m, busError(err)

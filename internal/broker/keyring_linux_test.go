@@ -75,8 +75,8 @@ func lockKeyring(t *testing.T) {
 	path.putString(secretsPath + "/collection/login")
 	list.putUint(uint32(len(path.b)))
 	list.putString(secretsPath + "/collection/login")
-	if _, err = bus.call("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "Hello", "", nil); err == nil {
-		_, err = bus.call(secretsName, secretsPath, "org.freedesktop.Secret.Service", "Lock", "ao", list.b)
+	if _, err = bus.callMethod("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "Hello", "", nil); err == nil {
+		_, err = bus.callMethod(secretsName, secretsPath, "org.freedesktop.Secret.Service", "Lock", "ao", list.b)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -130,8 +130,8 @@ func FuzzReadDBus(f *testing.F) {
 		if len(m.data) > maxDBus || len(m.data) > len(data) {
 			t.Errorf("a body of %d bytes", len(m.data))
 		}
-		for _, read := range []func(*dbusReader){func(r *dbusReader) { r.texts() }, (*dbusReader).skipVariantString, func(r *dbusReader) { r.bytes() }} {
-			in := m.reader()
+		for _, read := range []func(*dbusReader){func(r *dbusReader) { r.readTexts() }, (*dbusReader).skipVariantString, func(r *dbusReader) { r.readBytes() }} {
+			in := m.bodyReader()
 			read(in)
 			if in.at > len(in.data) {
 				t.Error("it read beyond its end")

@@ -109,13 +109,13 @@ func Serve(ctx context.Context, c Config) error {
 		open.Go(func() {
 			defer func() { <-slots }()
 			defer conn.Close()
-			c.answer(ctx, cages, conn)
+			c.answerBroker(ctx, cages, conn)
 		})
 	}
 }
 
-// answer runs one helper.
-func (c Config) answer(ctx context.Context, cages *jail.Jail, conn *peer.Conn) {
+// answerBroker runs one helper.
+func (c Config) answerBroker(ctx context.Context, cages *jail.Jail, conn *peer.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, broker.MaxHelperTime)
 	defer cancel()
 	if err := conn.SetDeadline(time.Now().Add(broker.MaxHelperTime + time.Second)); err != nil {
