@@ -142,7 +142,7 @@ func TestNoLongLivedSecretInACage(t *testing.T) {
 	for name, c := range cases {
 		h, _ := withIssuer(t, c)
 		l := loanOf("", nil, "free")
-		l.Wants[0].File = slices.Contains([]string{"aws", "gcloud", "azure", "kubectl"}, strings.FieldsFunc(name, func(r rune) bool { return r < 'a' })[0])
+		l.Wants[0].File = slices.Contains([]string{"aws", "gcloud", "azure", "kubectl", "argocd"}, strings.FieldsFunc(name, func(r rune) bool { return r < 'a' })[0])
 		lease := h.lend(l)
 		canary := filepath.Join(h.dir, "canary")
 		scene := battery.Scene{Token: rand.Text() + rand.Text(), Canary: canary, Kind: "full", Proc: true, Maskless: true,

@@ -404,6 +404,40 @@ func serveInfisical(f *fakeIssuer, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// serveArgoCD has a project with a role. A token of it is known by the time at which it was issued, and by its id.
+func serveArgoCD(f *fakeIssuer, w http.ResponseWriter, r *http.Request) {
+	const path = "/api/v1/projects/shop/roles/agents/token"
+	var ask struct{ Project, Role, Description, ExpiresIn string }
+	switch {
+	case bearerOf(r) != "own-credential":
+		writeJSON(w, 401, map[string]any{"error": "invalid session", "code": 16})
+	case r.Method == "POST" && r.URL.Path == path:
+		seconds := 0
+		if readJSON(r, &ask) == nil && ask.Project == "shop" && ask.Role == "agents" {
+			seconds, _ = strconv.Atoi(ask.ExpiresIn)
+		}
+		if seconds <= 0 {
+			writeJSON(w, 400, map[string]any{"error": "expiresIn", "code": 3})
+			return
+		}
+		now := f.now().Unix()
+		secret := f.issue(strconv.FormatInt(now, 10))
+		claims, _ := json.Marshal(map[string]any{"iss": "argocd", "sub": "proj:shop:agents", "iat": now, "exp": now + int64(seconds), "jti": "t-1"})
+		writeJSON(w, 200, map[string]string{"token": "e30." + base64.RawURLEncoding.EncodeToString(claims) + "." + secret})
+	case r.Method == "DELETE" && strings.HasPrefix(r.URL.Path, path+"/") && r.URL.Query().Get("id") == "t-1":
+		for token, issued := range f.valid {
+			if issued == strings.TrimPrefix(r.URL.Path, path+"/") {
+				delete(f.valid, token)
+				writeJSON(w, 200, map[string]any{})
+				return
+			}
+		}
+		writeJSON(w, 404, map[string]any{"error": "NotFound", "code": 5})
+	default:
+		writeJSON(w, 404, map[string]any{"error": "NotFound", "code": 5})
+	}
+}
+
 // issuerCase is an adapter with its issuer.
 type issuerCase struct {
 	handler   func(*fakeIssuer, http.ResponseWriter, *http.Request)
@@ -454,6 +488,8 @@ func issuerCases() map[string]issuerCase {
 			entry: `exchange: {server: URL, ca: ca.pem, path: oauth2/token, revoke: oauth2/revoke, client: bailey, secret: own, subject: workload, audience: https://api.example, scopes: [read]}`,
 			files: map[string]string{"own": "own-credential",
 				"workload": "workload"}, own: "own", unchecked: true, revocable: true},
+		"argocd": {handler: serveArgoCD, entry: `argocd: {server: URL, ca: ca.pem, token: own, project: shop, role: agents}`,
+			files: secret, own: "own", unchecked: true, revocable: true, value: `"auth-token"`},
 		"infisical": {handler: serveInfisical,
 			entry: `infisical: {server: URL, ca: ca.pem, client: bailey, secret: own, project: p1, environment: prod, path: /app, name: DB_PASSWORD}`,
 			files: secret, own: "own", unchecked: true},

@@ -138,16 +138,8 @@ func tokenID(token string) string { return tokenClaim(token, "jti") }
 
 // tokenClaim returns a short claim of a JSON web token. Nothing is verified.
 func tokenClaim(token, name string) string {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return ""
-	}
-	b, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return ""
-	}
 	var claims map[string]any
-	if json.Unmarshal(b, &claims) != nil {
+	if !tokenClaims(token, &claims) {
 		return ""
 	}
 	id, _ := claims[name].(string)
@@ -155,6 +147,16 @@ func tokenClaim(token, name string) string {
 		return ""
 	}
 	return id
+}
+
+// tokenClaims decodes the claims of a JSON web token. Nothing is verified.
+func tokenClaims(token string, into any) bool {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return false
+	}
+	b, err := base64.RawURLEncoding.DecodeString(parts[1])
+	return err == nil && json.Unmarshal(b, into) == nil
 }
 
 // renderKubeconfig returns a file with which kubectl uses a token at one server and at no other: it contains the
