@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -31,6 +32,28 @@ type github struct {
 	repositories []string // names without the owner
 	permissions  map[string]string
 	wanted       []string // OWNER/NAME of repositories that a call names
+	parsed       *keptKey
+}
+
+// keptKey is a private key as it was parsed last: to check it takes as long as the rest of a loan.
+type keptKey struct {
+	mu  sync.Mutex
+	sum [sha256.Size]byte // digest of its text
+	key *rsa.PrivateKey
+}
+
+// parse returns the key of a text in PEM.
+func (k *keptKey) parse(text []byte) (*rsa.PrivateKey, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if sum := sha256.Sum256(text); k.key == nil || k.sum != sum {
+		key, err := parseRSAKey(text)
+		if err != nil {
+			return nil, err
+		}
+		k.sum, k.key = sum, key
+	}
+	return k.key, nil
 }
 
 func makeGitHub(decode func(any) error, dir string) (Adapter, string, error) {
@@ -76,7 +99,7 @@ func makeGitHub(decode func(any) error, dir string) (Adapter, string, error) {
 		}
 	}
 	g := &github{issuer: server, app: said.App, key: resolveIn(dir, said.Key), installation: said.Installation,
-		owner: said.Owner, repositories: said.Repositories, permissions: said.Permissions}
+		owner: said.Owner, repositories: said.Repositories, permissions: said.Permissions, parsed: &keptKey{}}
 	return g, "github " + g.describeRights(), nil
 }
 
@@ -178,7 +201,7 @@ func githubHeader(bearer string) map[string]string {
 // signAssertion returns the JSON web token that names the app. GitHub refuses one that is valid for more than ten
 // minutes, and recommends that it begin a minute ago, because clocks differ.
 func (g *github) signAssertion(now time.Time) (string, error) {
-	key, err := readRSAKey(g.key)
+	key, err := g.parsed.read(g.key)
 	if err != nil {
 		return "", err
 	}
@@ -189,14 +212,14 @@ func (g *github) signAssertion(now time.Time) (string, error) {
 	)
 }
 
-// readRSAKey reads a private key in PEM, of PKCS #1 or PKCS #8, from a file that only the broker's user can read.
-func readRSAKey(name string) (*rsa.PrivateKey, error) {
+// read reads a private key in PEM, of PKCS #1 or PKCS #8, from a file that only the broker's user can read.
+func (k *keptKey) read(name string) (*rsa.PrivateKey, error) {
 	text, err := readPrivate(name, MaxValue)
 	if err != nil {
 		return nil, err
 	}
 	defer clear(text)
-	key, err := parseRSAKey(text)
+	key, err := k.parse(text)
 	if err != nil {
 		return nil, unavailableError(
 			nil,

@@ -93,6 +93,7 @@ type lease struct {
 	ID    string    `json:"id"`
 	Mint  string    `json:"mint,omitempty"` // the issuer's name for it
 	Until time.Time `json:"until,omitzero"` // end of the value's validity, if known
+	Ends  bool      `json:"ends,omitempty"` // the issuer ends the validity when the loan ends
 }
 
 // Answers about keys that sign for logs. A key is named by its public half, in hex.
