@@ -91,7 +91,7 @@ func benchBroker(ctx context.Context, n int) ([]Row, error) {
 		return nil, err
 	}
 	defer issuer.Close()
-	if err := os.WriteFile(filepath.Join(dir, broker.TableName), []byte(text+issuer.table()), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, broker.TableName), []byte(text+issuer.leaseTable()), 0o600); err != nil {
 		return nil, err
 	}
 	stop, err := startBench(ctx, dir)

@@ -74,8 +74,8 @@ func startIssuer(dir string) (*benchIssuer, error) {
 	return b, nil
 }
 
-// table returns the leases, one for each adapter.
-func (b *benchIssuer) table() string {
+// leaseTable returns the leases, one for each adapter.
+func (b *benchIssuer) leaseTable() string {
 	text := ""
 	for name, keys := range map[string]string{
 		"github":    "app: a, key: app.pem, installation: 7, owner: o, repositories: [web], permissions: {contents: read}",
@@ -93,8 +93,8 @@ func (b *benchIssuer) table() string {
 		b.url, "https://www.googleapis.com/auth/devstorage.read_only")
 }
 
-// adapters returns the names of the leases, sorted.
-func (b *benchIssuer) adapters() []string {
+// leaseNames returns the names of the leases, sorted.
+func (b *benchIssuer) leaseNames() []string {
 	return []string{"argocd", "aws", "azure", "exchange", "gcloud", "github", "infisical", "kubectl", "vault"}
 }
 
@@ -129,7 +129,7 @@ func (b *benchIssuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // timeIssuers times a loan from each adapter, without the time that the broker talks to the issuer: with a new connection
 // for each request, and with the connection and the private key that the broker kept from the last loan.
 func (b *benchIssuer) timeIssuers(ctx context.Context, c broker.Client, own, whole map[string][]time.Duration) error {
-	for _, name := range b.adapters() {
+	for _, name := range b.leaseNames() {
 		for _, row := range []string{"", name + " kept", "", name} { // a loan without a row only opens or ends a connection
 			took, talked, err := b.timeLoan(ctx, c, name, row == name)
 			if err != nil {

@@ -147,7 +147,7 @@ func (g *gcloud) logIn(ctx context.Context) (string, error) {
 			g.key,
 		)
 	}
-	key, err := g.parsed.parse([]byte(file.Key))
+	key, err := g.parsed.parseKey([]byte(file.Key))
 	if err != nil {
 		return "", unavailableError(
 			nil,

@@ -42,8 +42,8 @@ type keptKey struct {
 	key *rsa.PrivateKey
 }
 
-// parse returns the key of a text in PEM.
-func (k *keptKey) parse(text []byte) (*rsa.PrivateKey, error) {
+// parseKey returns the key of a text in PEM.
+func (k *keptKey) parseKey(text []byte) (*rsa.PrivateKey, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if sum := sha256.Sum256(text); k.key == nil || k.sum != sum {
@@ -201,7 +201,7 @@ func githubHeader(bearer string) map[string]string {
 // signAssertion returns the JSON web token that names the app. GitHub refuses one that is valid for more than ten
 // minutes, and recommends that it begin a minute ago, because clocks differ.
 func (g *github) signAssertion(now time.Time) (string, error) {
-	key, err := g.parsed.read(g.key)
+	key, err := g.parsed.readKey(g.key)
 	if err != nil {
 		return "", err
 	}
@@ -212,14 +212,14 @@ func (g *github) signAssertion(now time.Time) (string, error) {
 	)
 }
 
-// read reads a private key in PEM, of PKCS #1 or PKCS #8, from a file that only the broker's user can read.
-func (k *keptKey) read(name string) (*rsa.PrivateKey, error) {
+// readKey reads a private key in PEM, of PKCS #1 or PKCS #8, from a file that only the broker's user can read.
+func (k *keptKey) readKey(name string) (*rsa.PrivateKey, error) {
 	text, err := readPrivate(name, MaxValue)
 	if err != nil {
 		return nil, err
 	}
 	defer clear(text)
-	key, err := k.parse(text)
+	key, err := k.parseKey(text)
 	if err != nil {
 		return nil, unavailableError(
 			nil,

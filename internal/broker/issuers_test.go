@@ -421,12 +421,13 @@ func serveArgoCD(f *fakeIssuer, w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		now := f.now().Unix()
-		secret := f.issue(strconv.FormatInt(now, 10))
-		claims, _ := json.Marshal(map[string]any{"iss": "argocd", "sub": "proj:shop:agents", "iat": now, "exp": now + int64(seconds), "jti": "t-1"})
+		id := fmt.Sprintf("t-%d", len(f.asked))
+		secret := f.issue(fmt.Sprintf("%d %s", now, id))
+		claims, _ := json.Marshal(map[string]any{"iss": "argocd", "sub": "proj:shop:agents", "iat": now, "exp": now + int64(seconds), "jti": id})
 		writeJSON(w, 200, map[string]string{"token": "e30." + base64.RawURLEncoding.EncodeToString(claims) + "." + secret})
-	case r.Method == "DELETE" && strings.HasPrefix(r.URL.Path, path+"/") && r.URL.Query().Get("id") == "t-1":
+	case r.Method == "DELETE" && strings.HasPrefix(r.URL.Path, path+"/"):
 		for token, issued := range f.valid {
-			if issued == strings.TrimPrefix(r.URL.Path, path+"/") {
+			if issued == strings.TrimPrefix(r.URL.Path, path+"/")+" "+r.URL.Query().Get("id") {
 				delete(f.valid, token)
 				writeJSON(w, 200, map[string]any{})
 				return
