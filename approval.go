@@ -224,6 +224,9 @@ type Want struct {
 	// Inject is set if the value is inserted at the edge of the cage. The variable then contains a placeholder. If
 	// Inject is nil, the tool gets the value.
 	Inject *InjectWant
+	// Limits are what the call needs of the credential, as KIND=VALUE in sorted order with a space between them, for
+	// example "access=read repository=octo/web". A broker may lend less for them, never more.
+	Limits string
 }
 
 // InjectWant describes where a placeholder is replaced with its secret.

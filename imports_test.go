@@ -112,11 +112,12 @@ var layers = []struct {
 	}},
 	{"command line", "commands, questions and output", map[string]imports{
 		"internal/cli":             {ours: []string{".", "audit", "internal/approve", "internal/approvaltext", "internal/agenthook", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/readonly", "internal/receipts", "internal/redact", "internal/safefile", "internal/settings", "internal/shellparse", "internal/sshca", "internal/strangers", "internal/terminal", "internal/tui", "internal/workspace", "pack", "internal/strictjson", "internal/notify"}, outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "github.com/tailscale/hujson"}},
-		"internal/cli/direct":      {ours: []string{".", "audit", "hook", "internal/cli", "internal/egress", "internal/gateway", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/notify", "internal/onboard", "internal/packstore", "internal/safefile", "internal/server", "internal/settings", "internal/terminal", "internal/toolchain", "internal/workspace", "internal/wrap", "pack", "internal/ledger/notary", "internal/witness", "internal/readonlyshell", "internal/remote", "internal/source", "internal/sshca"}, outside: []string{"golang.org/x/crypto/ssh", "github.com/spf13/cobra"}},
+		"internal/cli/direct":      {ours: []string{".", "audit", "hook", "internal/cli", "internal/egress", "internal/gateway", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/notify", "internal/onboard", "internal/packstore", "internal/safefile", "internal/server", "internal/settings", "internal/terminal", "internal/toolchain", "internal/workspace", "internal/wrap", "pack", "internal/ledger/notary", "internal/witness", "internal/readonlyshell", "internal/remote", "internal/source", "internal/sshca", "internal/broker/process"}, outside: []string{"golang.org/x/crypto/ssh", "github.com/spf13/cobra"}},
 		"internal/broker/process":  {ours: []string{".", "internal/broker"}},
 		"internal/control/process": {ours: []string{".", "internal/auth", "internal/control", "internal/ledger", "internal/store", "internal/strictyaml"}, outside: []string{"github.com/goccy/go-yaml"}},
 		"internal/bench":           {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/cli", "internal/cli/direct", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/policy", "internal/policyfiles", "internal/readonly", "internal/redact", "internal/remote", "internal/server", "internal/settings", "internal/source", "internal/sshca", "internal/terminal"}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/spf13/cobra", "golang.org/x/crypto/ssh", "golang.org/x/sync", "github.com/modelcontextprotocol/go-sdk"}},
 		"internal/shim":            {ours: []string{".", "internal/localapi", "internal/terminal"}},
+		"internal/broker/helper":  {ours: []string{".", "internal/broker", "internal/egress", "internal/jail", "internal/peer"}},
 	}},
 	{"programs", "start one package", map[string]imports{
 		"cmd/bailey":                {ours: []string{"internal/cli", "internal/cli/direct", "internal/gitsign", "internal/jail"}},
@@ -124,6 +125,7 @@ var layers = []struct {
 		"cmd/bailey-broker":         {ours: []string{"internal/broker/process"}},
 		"cmd/bailey-server":         {ours: []string{"internal/control/process"}},
 		"cmd/bailey-shim":           {ours: []string{"internal/shim"}},
+		"cmd/bailey-helper":         {ours: []string{"internal/broker/helper"}},
 		"cmd/bailey-guest":          {ours: []string{"internal/guestagent"}},
 		"cmd/bailey-readonly-shell": {ours: []string{"internal/readonlyshell"}},
 		"examples/hooks/notify":     {ours: []string{"hook"}},

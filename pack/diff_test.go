@@ -134,7 +134,13 @@ func fill(v reflect.Value) {
 		fill(v.Index(0))
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
-		v.SetMapIndex(reflect.ValueOf("X"), reflect.ValueOf("y"))
+		elem := reflect.New(v.Type().Elem()).Elem()
+		if elem.Kind() == reflect.Interface {
+			elem.Set(reflect.ValueOf("y"))
+		} else {
+			fill(elem)
+		}
+		v.SetMapIndex(reflect.ValueOf("X"), elem)
 	default:
 		panic(fmt.Sprint("a manifest has a field of kind ", v.Kind()))
 	}

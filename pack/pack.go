@@ -140,6 +140,16 @@
 //	    file: true                                # in the form of ~/.aws/credentials; the tool gets placeholders, and
 //	    inject: {to: ["*.amazonaws.com:443"], sign: aws} # its requests to these places are signed outside the cage
 //
+// # Limits of a credential
+//
+//	narrow:
+//	  token: {repository: "{{ input.repo }}"} # lend the credential token for this repository alone, if its issuer can
+//
+// The kinds are repository (OWNER/NAME or an https address at github.com), namespace, region, service, bucket (words of a
+// command line that name buckets of S3) and access (read). A value is one word, or one or more inputs with spaces between. The broker only narrows: a
+// limit never adds to the rights in its table, and it refuses what the table does not allow. A capability of class
+// readOnly has access: read for each credential. If an input has no value, it is no limit.
+//
 // # Remotes
 //
 //	remote: {repo: repo, name: remote, url: url, options: addressing, for: push} # in built-in packs; or fetch, pull

@@ -35,6 +35,8 @@ type manifest struct {
 	Preview       *preview          `json:"preview,omitempty"`
 	Checkout      *checkout         `json:"checkout,omitempty"`
 	Remote        *remoteUse        `json:"remote,omitempty"`
+
+	Narrow map[string]map[string]limit `json:"narrow,omitempty"` // by credential and kind
 	stdioSpec
 }
 
@@ -141,7 +143,7 @@ func (r *reader) readPack(n ast.Node) *Pack {
 // deferredNodes contains the parts of a capability that are read after the rest is known.
 type deferredNodes struct {
 	exec, backend, sandbox, args, steps, input, write, hide, keep, egress, api, preview, argv ast.Node
-	checkout, remote                                                                          ast.Node
+	checkout, remote, narrow                                                                  ast.Node
 	inject                                                                                    map[ast.Node]*inject
 	stdioNodes
 }
@@ -174,6 +176,7 @@ func (r *reader) readCapability(n ast.Node, p *Pack) *Capability {
 		r.readPathAccess(&m, &at, c.schema)
 		c.egress = append(r.readEgress(&at, &m, c.schema), r.checkDaemonAPI(at.api, &m, c.schema)...)
 		r.readRemoteUse(at.remote, &m, c.schema)
+		r.readNarrow(at.narrow, &m, c.schema)
 		r.readExec(&m, &at, c.schema)
 		r.checkUncaged(n, &m, &at)
 		c.patterns = r.parsePatterns(at.argv, m.ArgvPattern, c.schema)
@@ -210,6 +213,7 @@ func (r *reader) capabilityFields(m *manifest, name *string, at *deferredNodes) 
 		"cagedLines":      r.BoolField("cagedLines", &m.CagedLines),
 		"preview":         func(n ast.Node) { at.preview = n },
 		"remote":          func(n ast.Node) { at.remote = n },
+		"narrow":          func(n ast.Node) { at.narrow = n },
 		"stdin":           func(n ast.Node) { at.stdin = n; choiceField(r, "stdin", stdins, &m.Stdin)(n) },
 		"timeout":         r.timeoutField(&m.Timeout),
 	}

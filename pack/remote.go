@@ -160,11 +160,12 @@ func purposeWords() map[string]string {
 }
 
 // WantsFor returns the credentials that a call with this checked input needs. A credential for what lies below an
-// address is needed only if the address is at one of its places, and goes only there.
+// address is needed only if the address is at one of its places, and goes only there. Each has the limits of this call.
 func (m *Capability) WantsFor(input map[string]any) (wants []bailey.Want) {
 	all := m.Wants()
 	for i, c := range m.spec.Credentials {
 		w := all[i]
+		w.Limits = m.limitsFor(c.Name, input)
 		if c.Inject != nil && c.Inject.Below != "" {
 			if m.noBroker && !m.isPush() {
 				continue

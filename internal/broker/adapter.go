@@ -45,7 +45,8 @@ type Make func(decode func(into any) error, dir string) (a Adapter, summary stri
 func Adapters() map[string]Make {
 	return map[string]Make{"env": makeEnv, "literal": makeLiteral, "file": makeFile, "token": makeToken,
 		"kubectl": makeKubectl, "ssh": makeSSH, "vault": makeVault, "github": makeGitHub, "aws": makeAWS, "gcloud": makeGcloud,
-		"azure": makeAzure, "infisical": makeInfisical, "exchange": makeExchange}
+		"azure": makeAzure, "infisical": makeInfisical, "exchange": makeExchange, "exec": makeExec, "keyring": makeKeyring,
+		"argocd": makeArgoCD}
 }
 
 // adapterNames returns the sorted names as a list for an error message.

@@ -3,7 +3,6 @@ package broker
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"net/http"
@@ -25,6 +24,7 @@ type aws struct {
 	role, region, external string
 	keys, token            string // files; one of them
 	policy                 string // file of the session policy, or ""
+	denied                 []any  // statements that limit one call
 }
 
 // Limits of AssumeRole.
@@ -120,15 +120,11 @@ func (a *aws) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 func (a *aws) assumeRequest(ttl time.Duration) (x exchange, err error) {
 	form := url.Values{"Version": {"2011-06-15"}, "RoleArn": {a.role}, "RoleSessionName": {"bailey"},
 		"DurationSeconds": {strconv.Itoa(int(min(max(ttl, minAWS), maxAWS) / time.Second))}}
-	if a.policy != "" {
-		text, err := readTrusted(a.policy, maxPolicy)
-		if err != nil {
-			return x, err
-		}
-		if !json.Valid(text) {
-			return x, unavailableError(nil, "write the session policy as JSON", "%s is not JSON", a.policy)
-		}
-		form.Set("Policy", string(text))
+	switch text, err := a.policyText(); {
+	case err != nil:
+		return x, err
+	case text != "":
+		form.Set("Policy", text)
 	}
 	if a.external != "" {
 		form.Set("ExternalId", a.external)

@@ -127,11 +127,15 @@ func (c Client) requestLoan(conn *peer.Conn, l bailey.Loan) (lease bailey.Lease,
 }
 
 // receiptLeaseID returns a lease's ID as it appears in receipts. If the issuer has a name for the value, "=" and that
-// name follow. [SameUID] follows if the broker has no user of its own.
+// name follow. If the value stays valid after the call, "~" and the end of its validity follow. [SameUID] follows if the
+// broker has no user of its own.
 func (c Client) receiptLeaseID(l lease) string {
 	id := l.ID
 	if l.Mint != "" {
 		id += "=" + l.Mint
+	}
+	if !l.Until.IsZero() && !l.Ends {
+		id += "~" + l.Until.UTC().Format(time.RFC3339)
 	}
 	if c.UID == os.Geteuid() {
 		id += SameUID
@@ -142,7 +146,7 @@ func (c Client) receiptLeaseID(l lease) string {
 // plainLeaseIDs returns the IDs without these additions.
 func plainLeaseIDs(ids []string) (list []string) {
 	for _, id := range ids {
-		if i := strings.IndexAny(id, "=+"); i >= 0 {
+		if i := strings.IndexAny(id, "=~+"); i >= 0 {
 			id = id[:i]
 		}
 		list = append(list, id)
@@ -203,7 +207,7 @@ func (c Client) dialBroker(ctx context.Context, wants []bailey.Want) (conn *peer
 
 func wireWants(wants []bailey.Want) (list []want) {
 	for _, w := range wants {
-		list = append(list, want{Name: w.Name, Env: w.Env, File: w.File})
+		list = append(list, want{Name: w.Name, Env: w.Env, File: w.File, Limits: w.Limits})
 	}
 	return list
 }

@@ -84,7 +84,7 @@ func TestEndOfALoan(t *testing.T) {
 	m.until = time.Now().Add(time.Hour)
 	h := withMintery(t, m, "1h")
 	first := h.lend(loanOf("", nil, "free"))
-	if !strings.HasSuffix(first.IDs[0], "=mint-a"+SameUID) {
+	if !strings.HasSuffix(first.IDs[0], "=mint-a~"+m.until.UTC().Format(time.RFC3339)+SameUID) {
 		t.Errorf("the receipt would have %s", first.IDs[0])
 	}
 	first.Return()

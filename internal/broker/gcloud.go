@@ -23,6 +23,7 @@ type gcloud struct {
 	key             string // file: the broker's own service account key, JSON
 	scopes          []string
 	boundary        []boundaryRule
+	parsed          *keptKey
 }
 
 // boundaryRule limits a token to permissions on one resource.
@@ -47,6 +48,7 @@ func makeGcloud(decode func(any) error, dir string) (Adapter, string, error) {
 	}
 	g := &gcloud{
 		account:  said.Account,
+		parsed:   &keptKey{},
 		key:      resolveOptional(dir, said.Key),
 		scopes:   said.Scopes,
 		boundary: said.Boundary,
@@ -145,7 +147,7 @@ func (g *gcloud) logIn(ctx context.Context) (string, error) {
 			g.key,
 		)
 	}
-	key, err := parseRSAKey([]byte(file.Key))
+	key, err := g.parsed.parseKey([]byte(file.Key))
 	if err != nil {
 		return "", unavailableError(
 			nil,

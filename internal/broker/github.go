@@ -12,11 +12,11 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -28,8 +28,32 @@ type github struct {
 	app          string // client id or app id
 	key          string // file of the app's private key
 	installation int64
-	repositories []string
+	owner        string   // of the installation, or ""
+	repositories []string // names without the owner
 	permissions  map[string]string
+	wanted       []string // OWNER/NAME of repositories that a call names
+	parsed       *keptKey
+}
+
+// keptKey is a private key as it was parsed last: to check it takes as long as the rest of a loan.
+type keptKey struct {
+	mu  sync.Mutex
+	sum [sha256.Size]byte // digest of its text
+	key *rsa.PrivateKey
+}
+
+// parseKey returns the key of a text in PEM.
+func (k *keptKey) parseKey(text []byte) (*rsa.PrivateKey, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if sum := sha256.Sum256(text); k.key == nil || k.sum != sum {
+		key, err := parseRSAKey(text)
+		if err != nil {
+			return nil, err
+		}
+		k.sum, k.key = sum, key
+	}
+	return k.key, nil
 }
 
 func makeGitHub(decode func(any) error, dir string) (Adapter, string, error) {
@@ -39,6 +63,7 @@ func makeGitHub(decode func(any) error, dir string) (Adapter, string, error) {
 		App          string            `yaml:"app"`
 		Key          string            `yaml:"key"`
 		Installation int64             `yaml:"installation"`
+		Owner        string            `yaml:"owner"`
 		Repositories []string          `yaml:"repositories"`
 		Permissions  map[string]string `yaml:"permissions"`
 	}
@@ -59,6 +84,8 @@ func makeGitHub(decode func(any) error, dir string) (Adapter, string, error) {
 	case len(said.Repositories) == 0 || slices.ContainsFunc(said.Repositories,
 		func(r string) bool { return !isRepository(r) }):
 		return nil, "", errors.New("it needs repositories: their names without the owner")
+	case said.Owner != "" && !isRepository(said.Owner):
+		return nil, "", errors.New("owner must be the account on which the App is installed")
 	case len(said.Permissions) == 0:
 		return nil, "", errors.New("it needs permissions, for example {contents: read, pull_requests: write}")
 	}
@@ -72,12 +99,8 @@ func makeGitHub(decode func(any) error, dir string) (Adapter, string, error) {
 		}
 	}
 	g := &github{issuer: server, app: said.App, key: resolveIn(dir, said.Key), installation: said.Installation,
-		repositories: said.Repositories, permissions: said.Permissions}
-	var rights []string
-	for _, name := range slices.Sorted(maps.Keys(g.permissions)) {
-		rights = append(rights, name+":"+g.permissions[name])
-	}
-	return g, fmt.Sprintf("github %s in %s", strings.Join(rights, " "), strings.Join(g.repositories, ", ")), nil
+		owner: said.Owner, repositories: said.Repositories, permissions: said.Permissions, parsed: &keptKey{}}
+	return g, "github " + g.describeRights(), nil
 }
 
 // isRepository reports whether s is the name of a repository.
@@ -103,6 +126,7 @@ type installationToken struct {
 	Selection    string            `json:"repository_selection"`
 	Repositories []struct {
 		Name string `json:"name"`
+		Full string `json:"full_name"`
 	} `json:"repositories"`
 }
 
@@ -148,6 +172,9 @@ func (g *github) widerThanAsked(got installationToken) string {
 		if !slices.Contains(g.repositories, r.Name) {
 			return "repository " + fmt.Sprintf("%.100q", r.Name)
 		}
+		if g.wanted != nil && !slices.ContainsFunc(g.wanted, func(w string) bool { return strings.EqualFold(w, r.Full) }) {
+			return fmt.Sprintf("repository %.200q, which the call does not name; set owner to tell them apart", r.Full)
+		}
 	}
 	if got.Selection == "all" {
 		return "all repositories"
@@ -174,7 +201,7 @@ func githubHeader(bearer string) map[string]string {
 // signAssertion returns the JSON web token that names the app. GitHub refuses one that is valid for more than ten
 // minutes, and recommends that it begin a minute ago, because clocks differ.
 func (g *github) signAssertion(now time.Time) (string, error) {
-	key, err := readRSAKey(g.key)
+	key, err := g.parsed.readKey(g.key)
 	if err != nil {
 		return "", err
 	}
@@ -185,14 +212,14 @@ func (g *github) signAssertion(now time.Time) (string, error) {
 	)
 }
 
-// readRSAKey reads a private key in PEM, of PKCS #1 or PKCS #8, from a file that only the broker's user can read.
-func readRSAKey(name string) (*rsa.PrivateKey, error) {
+// readKey reads a private key in PEM, of PKCS #1 or PKCS #8, from a file that only the broker's user can read.
+func (k *keptKey) readKey(name string) (*rsa.PrivateKey, error) {
 	text, err := readPrivate(name, MaxValue)
 	if err != nil {
 		return nil, err
 	}
 	defer clear(text)
-	key, err := parseRSAKey(text)
+	key, err := k.parseKey(text)
 	if err != nil {
 		return nil, unavailableError(
 			nil,

@@ -28,27 +28,33 @@ type issuedRecord struct {
 
 func (s *Server) issuedFile(lease string) string { return filepath.Join(s.Dir, issuedName, lease) }
 
-// keepHandle stores the handle that revokes a credential.
-func (s *Server) keepHandle(e entry, handle []byte) error {
+// keepHandle writes the handle that revokes a credential. A broker that is killed leaves it to the next one. flush makes it
+// durable, which must be done before the value leaves.
+func (s *Server) keepHandle(e entry, handle []byte) (flush func() error, err error) {
 	text, err := json.Marshal(issuedRecord{e.Name, e.Mint, e.Until, handle})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer clear(text)
 	dir := filepath.Join(s.Dir, issuedName)
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return keepError(err)
+		return nil, keepError(err)
 	}
 	f, err := os.OpenFile(s.issuedFile(e.ID), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return keepError(err)
+		return nil, keepError(err)
 	}
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Sync(), f.Close(), syncDir(dir)); err != nil {
+	if _, err = f.Write(text); err != nil {
+		f.Close()
 		os.Remove(f.Name())
-		return keepError(err)
+		return nil, keepError(err)
 	}
-	return nil
+	return func() error {
+		if err := errors.Join(f.Sync(), f.Close(), syncDir(dir)); err != nil {
+			return keepError(err)
+		}
+		return nil
+	}, nil
 }
 
 func keepError(err error) error {

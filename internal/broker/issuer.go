@@ -3,6 +3,7 @@ package broker
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"bailey"
@@ -31,7 +33,19 @@ type issuer struct {
 	name string // for messages, for example "Vault"
 	base *url.URL
 	ca   string // file, or ""
+	kept *keptClient
 }
+
+// keptClient is a client for the requests of a loan and of its end, which follow one another. A connection that waits
+// longer is closed, so that no request meets one that the issuer has closed.
+type keptClient struct {
+	mu     sync.Mutex
+	ca     [sha256.Size]byte // digest of the authorities that it trusts
+	client *http.Client
+}
+
+// keepConnection is how long a connection waits for the next request.
+const keepConnection = 2 * time.Second
 
 func newIssuer(name, address, ca, dir string) (issuer, error) {
 	base, err := url.Parse(address)
@@ -42,7 +56,7 @@ func newIssuer(name, address, ca, dir string) (issuer, error) {
 	if ca != "" {
 		ca = resolveIn(dir, ca)
 	}
-	return issuer{name: name, base: base, ca: ca}, nil
+	return issuer{name: name, base: base, ca: ca, kept: &keptClient{}}, nil
 }
 
 // exchange is one request to an issuer, with the place for its answer.
@@ -84,11 +98,10 @@ func withHeader(header map[string]string, name, value string) map[string]string 
 // foreign,
 // may be long, and may quote a credential.
 func (i issuer) sendRequest(ctx context.Context, x exchange) error {
-	client, err := i.newClient()
+	client, err := i.trustedClient()
 	if err != nil {
 		return err
 	}
-	defer client.CloseIdleConnections()
 	at := i.base
 	if x.path != "" {
 		at = at.JoinPath(x.path)
@@ -181,15 +194,29 @@ func transportError(err error) error {
 	return err
 }
 
-func (i issuer) newClient() (*http.Client, error) {
+// trustedClient returns a client that trusts the authorities as their file is now.
+func (i issuer) trustedClient() (*http.Client, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	var authorities []byte
 	if i.ca != "" {
-		pem, err := readTrusted(i.ca, maxTable)
-		if err != nil {
+		var err error
+		if authorities, err = readTrusted(i.ca, maxTable); err != nil {
 			return nil, err
 		}
+	}
+	i.kept.mu.Lock()
+	defer i.kept.mu.Unlock()
+	sum := sha256.Sum256(authorities)
+	if i.kept.client != nil {
+		if i.kept.ca == sum {
+			return i.kept.client, nil
+		}
+		i.kept.client.CloseIdleConnections()
+		i.kept.client = nil
+	}
+	if i.ca != "" {
 		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
+		if !config.RootCAs.AppendCertsFromPEM(authorities) {
 			return nil, unavailableError(
 				nil,
 				"use the CA certificate of "+i.name+" in PEM",
@@ -198,11 +225,12 @@ func (i issuer) newClient() (*http.Client, error) {
 			)
 		}
 	}
-	return &http.Client{
+	i.kept.ca, i.kept.client = sum, &http.Client{
 		Timeout:       issuerTimeout,
-		Transport:     &http.Transport{TLSClientConfig: config},
+		Transport:     &http.Transport{TLSClientConfig: config, IdleConnTimeout: keepConnection},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}, nil
+	}
+	return i.kept.client, nil
 }
 
 // readSecret reads the broker's own credential from a file, without the newline at its end.

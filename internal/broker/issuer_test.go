@@ -221,7 +221,7 @@ func (h *house) leftFiles() int {
 // TestLeaseIsGoneAfterItsCall checks, with each issuer that can revoke, that the issuer refuses a credential after its
 // call, and that the broker keeps nothing of it.
 func TestLeaseIsGoneAfterItsCall(t *testing.T) {
-	for _, name := range []string{"github", "vault", "vault with a token", "exchange"} {
+	for _, name := range []string{"github", "vault", "vault with a token", "exchange", "argocd"} {
 		h, f := withIssuer(t, issuerCases()[name])
 		lease := h.lend(loanOf("", nil, "free"))
 		token := tokenIn(t, f, lease.Secrets[0].Reveal())
@@ -240,7 +240,7 @@ func TestLeaseIsGoneAfterItsCall(t *testing.T) {
 // TestRevocationFails checks that a failed revocation is in the journal with the remaining life of the credential, and
 // that the next start tries again.
 func TestRevocationFails(t *testing.T) {
-	for _, name := range []string{"github", "vault", "exchange"} {
+	for _, name := range []string{"github", "vault", "exchange", "argocd"} {
 		h, f := withIssuer(t, issuerCases()[name])
 		lease := h.lend(loanOf("", nil, "free"))
 		token := tokenIn(t, f, lease.Secrets[0].Reveal())
@@ -266,7 +266,7 @@ func TestRevocationFails(t *testing.T) {
 // TestKilledBeforeTheLoan checks that a credential of a broker that was killed after the issuer's answer, before or
 // after the journal's line, is revoked at the next start.
 func TestKilledBeforeTheLoan(t *testing.T) {
-	for _, name := range []string{"github", "vault", "exchange"} {
+	for _, name := range []string{"github", "vault", "exchange", "argocd"} {
 		for _, step := range []string{"write", "sync"} {
 			h, f := withIssuer(t, issuerCases()[name])
 			h.end()

@@ -164,15 +164,20 @@ func serveGitHub(f *fakeIssuer, w http.ResponseWriter, r *http.Request) {
 			Repositories []string          `json:"repositories"`
 			Permissions  map[string]string `json:"permissions"`
 		}
-		if readJSON(r, &ask) != nil || !slices.Equal(ask.Repositories, []string{"web"}) ||
-			ask.Permissions["contents"] != "read" {
+		outside := func(name string) bool { return name != "web" && name != "api" }
+		if readJSON(r, &ask) != nil || len(ask.Repositories) == 0 || slices.ContainsFunc(ask.Repositories, outside) ||
+			ask.Permissions["contents"] == "admin" || len(ask.Permissions) == 0 {
 			writeJSON(w, 422, map[string]string{"message": "The permissions requested are not granted to this installation."})
 			return
 		}
 		ask.Permissions["metadata"] = "read"
+		repositories := []map[string]string{}
+		for _, name := range ask.Repositories {
+			repositories = append(repositories, map[string]string{"name": name, "full_name": "octo/" + name})
+		}
 		writeJSON(w, 201, map[string]any{"token": f.issue("github"),
 			"expires_at":  f.now().Add(time.Hour).UTC().Truncate(time.Second),
-			"permissions": ask.Permissions, "repository_selection": "selected", "repositories": []map[string]string{{"name": "web"}}})
+			"permissions": ask.Permissions, "repository_selection": "selected", "repositories": repositories})
 	case "DELETE /installation/token":
 		if f.valid[bearerOf(r)] != "github" {
 			writeJSON(w, 401, map[string]string{"message": "Bad credentials"})
@@ -277,7 +282,8 @@ func serveAWS(f *fakeIssuer, w http.ResponseWriter, r *http.Request) {
 	switch {
 	case seconds < 900 || seconds > 43200 || form.Get("Version") != "2011-06-15" || len(form.Get("RoleSessionName")) < 2:
 		refuse(400, "ValidationError")
-	case form.Get("RoleArn") != "arn:aws:iam::123456789012:role/agents" || !json.Valid([]byte(form.Get("Policy"))):
+	case form.Get("RoleArn") != "arn:aws:iam::123456789012:role/agents" ||
+		form.Has("Policy") && !json.Valid([]byte(form.Get("Policy"))):
 		refuse(403, "AccessDenied")
 	default:
 		type creds struct {
@@ -398,6 +404,41 @@ func serveInfisical(f *fakeIssuer, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// serveArgoCD has a project with a role. A token of it is known by the time at which it was issued, and by its id.
+func serveArgoCD(f *fakeIssuer, w http.ResponseWriter, r *http.Request) {
+	const path = "/api/v1/projects/shop/roles/agents/token"
+	var ask struct{ Project, Role, Description, ExpiresIn string }
+	switch {
+	case bearerOf(r) != "own-credential":
+		writeJSON(w, 401, map[string]any{"error": "invalid session", "code": 16})
+	case r.Method == "POST" && r.URL.Path == path:
+		seconds := 0
+		if readJSON(r, &ask) == nil && ask.Project == "shop" && ask.Role == "agents" {
+			seconds, _ = strconv.Atoi(ask.ExpiresIn)
+		}
+		if seconds <= 0 {
+			writeJSON(w, 400, map[string]any{"error": "expiresIn", "code": 3})
+			return
+		}
+		now := f.now().Unix()
+		id := fmt.Sprintf("t-%d", len(f.asked))
+		secret := f.issue(fmt.Sprintf("%d %s", now, id))
+		claims, _ := json.Marshal(map[string]any{"iss": "argocd", "sub": "proj:shop:agents", "iat": now, "exp": now + int64(seconds), "jti": id})
+		writeJSON(w, 200, map[string]string{"token": "e30." + base64.RawURLEncoding.EncodeToString(claims) + "." + secret})
+	case r.Method == "DELETE" && strings.HasPrefix(r.URL.Path, path+"/"):
+		for token, issued := range f.valid {
+			if issued == strings.TrimPrefix(r.URL.Path, path+"/")+" "+r.URL.Query().Get("id") {
+				delete(f.valid, token)
+				writeJSON(w, 200, map[string]any{})
+				return
+			}
+		}
+		writeJSON(w, 404, map[string]any{"error": "NotFound", "code": 5})
+	default:
+		writeJSON(w, 404, map[string]any{"error": "NotFound", "code": 5})
+	}
+}
+
 // issuerCase is an adapter with its issuer.
 type issuerCase struct {
 	handler   func(*fakeIssuer, http.ResponseWriter, *http.Request)
@@ -448,6 +489,8 @@ func issuerCases() map[string]issuerCase {
 			entry: `exchange: {server: URL, ca: ca.pem, path: oauth2/token, revoke: oauth2/revoke, client: bailey, secret: own, subject: workload, audience: https://api.example, scopes: [read]}`,
 			files: map[string]string{"own": "own-credential",
 				"workload": "workload"}, own: "own", unchecked: true, revocable: true},
+		"argocd": {handler: serveArgoCD, entry: `argocd: {server: URL, ca: ca.pem, token: own, project: shop, role: agents}`,
+			files: secret, own: "own", unchecked: true, revocable: true, value: `"auth-token"`},
 		"infisical": {handler: serveInfisical,
 			entry: `infisical: {server: URL, ca: ca.pem, client: bailey, secret: own, project: p1, environment: prod, path: /app, name: DB_PASSWORD}`,
 			files: secret, own: "own", unchecked: true},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,8 +21,10 @@ type kubectl struct {
 	audiences []string
 	secret    string // file
 
-	namespace string
-	whole     bool // lent as a kubeconfig that contains the token
+	account    string
+	namespace  string
+	namespaces []string // that have an account of this name for their own calls
+	whole      bool     // lent as a kubeconfig that contains the token
 }
 
 const minToken = 600 * time.Second // TokenRequestSpec: expirationSeconds must be at least 10 minutes
@@ -32,6 +35,7 @@ func makeKubectl(decode func(any) error, dir string) (Adapter, string, error) {
 		CA         string   `yaml:"ca"`
 		Credential string   `yaml:"credential"`
 		Namespace  string   `yaml:"namespace"`
+		Namespaces []string `yaml:"namespaces"`
 		Account    string   `yaml:"account"`
 		Audiences  []string `yaml:"audiences"`
 		Form       string   `yaml:"form"`
@@ -49,23 +53,35 @@ func makeKubectl(decode func(any) error, dir string) (Adapter, string, error) {
 		)
 	case !isLabel(said.Namespace) || !isLabel(said.Account):
 		return nil, "", errors.New("it needs namespace and account, as in Kubernetes")
+	case slices.ContainsFunc(said.Namespaces, func(n string) bool { return !isLabel(n) }):
+		return nil, "", errors.New("namespaces must be names of namespaces that have the account too")
 	}
 	if said.Form != "" && said.Form != "token" && said.Form != "kubeconfig" {
 		return nil, "", errors.New("form must be token, or kubeconfig, which contains the token")
 	}
 	k := &kubectl{
-		issuer:    server,
-		path:      "api/v1/namespaces/" + said.Namespace + "/serviceaccounts/" + said.Account + "/token",
-		audiences: said.Audiences,
-		secret:    resolveIn(dir, said.Credential),
-		namespace: said.Namespace,
-		whole:     said.Form == "kubeconfig",
+		issuer:     server,
+		account:    said.Account,
+		audiences:  said.Audiences,
+		secret:     resolveIn(dir, said.Credential),
+		namespaces: said.Namespaces,
+		whole:      said.Form == "kubeconfig",
 	}
+	k.setNamespace(said.Namespace)
 	about := fmt.Sprintf("kubectl %s/%s of %s", said.Namespace, said.Account, server.base.Host)
+	if len(k.namespaces) > 0 {
+		about += ", in calls for " + strings.Join(k.namespaces, ", ") + " the account there"
+	}
 	if k.whole {
 		about += ", as a kubeconfig"
 	}
 	return k, about, nil
+}
+
+// setNamespace sets the namespace of the account, which is also that of calls without one.
+func (k *kubectl) setNamespace(name string) {
+	k.namespace = name
+	k.path = "api/v1/namespaces/" + name + "/serviceaccounts/" + k.account + "/token"
 }
 
 // isLabel reports whether s is a Kubernetes name (RFC 1123). Such names become part of a path here.
@@ -122,16 +138,8 @@ func tokenID(token string) string { return tokenClaim(token, "jti") }
 
 // tokenClaim returns a short claim of a JSON web token. Nothing is verified.
 func tokenClaim(token, name string) string {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return ""
-	}
-	b, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return ""
-	}
 	var claims map[string]any
-	if json.Unmarshal(b, &claims) != nil {
+	if !tokenClaims(token, &claims) {
 		return ""
 	}
 	id, _ := claims[name].(string)
@@ -139,6 +147,16 @@ func tokenClaim(token, name string) string {
 		return ""
 	}
 	return id
+}
+
+// tokenClaims decodes the claims of a JSON web token. Nothing is verified.
+func tokenClaims(token string, into any) bool {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return false
+	}
+	b, err := base64.RawURLEncoding.DecodeString(parts[1])
+	return err == nil && json.Unmarshal(b, into) == nil
 }
 
 // renderKubeconfig returns a file with which kubectl uses a token at one server and at no other: it contains the

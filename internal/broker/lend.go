@@ -18,6 +18,8 @@ import (
 type loan struct {
 	until time.Time // end of the loan: the shortest TTL of its leases
 	parts []mintedLease
+
+	syncs []func() error // make the handles of the parts durable
 }
 
 // mintedLease is one lease of a loan.
@@ -78,11 +80,24 @@ func (l *clientConn) lendValues(a brokerRequest) (any, [][]byte, error) {
 	}
 	l.out = made // from here on, every exit ends the loan
 	l.s.loans.Store(l, made)
-	if err := l.s.journal.appendEvent(e, true); err != nil {
+	if err := l.s.recordLoan(made, e); err != nil {
 		clearValues(values)
 		return nil, nil, err
 	}
 	return made.lentAnswer(), values, nil
+}
+
+// recordLoan makes a loan durable: the handles that revoke it and the line in the journal, on the disk at the same time.
+func (s *Server) recordLoan(made *loan, e event) error {
+	errs := make([]error, len(made.syncs)+1)
+	var all sync.WaitGroup
+	for i, do := range made.syncs {
+		all.Go(func() { errs[i] = do() })
+	}
+	errs[len(made.syncs)] = s.journal.appendEvent(e, true)
+	all.Wait()
+	made.syncs = nil
+	return errors.Join(errs...)
 }
 
 // wantedEntries returns the entries of the table, in the order of the wants.
@@ -110,6 +125,9 @@ func (s *Server) mintValues(ctx context.Context, a brokerRequest, entries []Entr
 			for _, p := range made.parts {
 				s.revokeLease(p)
 			}
+			for _, do := range made.syncs { // what could not be revoked must stay known
+				err = errors.Join(err, do())
+			}
 			values = nil
 		}
 	}()
@@ -121,9 +139,11 @@ func (s *Server) mintValues(ctx context.Context, a brokerRequest, entries []Entr
 				e.mint, m.Handle}
 			values, made.parts = append(values, m.Value), append(made.parts, p)
 			if m.Handle != nil { // also of a value that is not lent: it must be revoked
-				if err := s.keepHandle(p.entry, m.Handle); err != nil {
+				flush, err := s.keepHandle(p.entry, m.Handle)
+				if err != nil {
 					return made, values, err
 				}
+				made.syncs = append(made.syncs, flush)
 			}
 		}
 		if err != nil {
@@ -149,7 +169,7 @@ func mintOne(ctx context.Context, e Entry) (Minted, error) {
 func (m *loan) lentAnswer() loanAnswer {
 	out := loanAnswer{Leases: []lease{}}
 	for _, p := range m.parts {
-		out.Leases = append(out.Leases, lease{ID: p.ID, Mint: p.Mint, Until: p.Until})
+		out.Leases = append(out.Leases, lease{ID: p.ID, Mint: p.Mint, Until: p.Until, Ends: p.handle != nil})
 	}
 	return out
 }

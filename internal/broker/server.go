@@ -407,7 +407,7 @@ func (l *clientConn) sendRefusal(err error) error {
 func (s *Server) helloAnswer() Hello {
 	t := s.table.Load()
 	h := Hello{Version: version, Program: s.Program, PID: os.Getpid(), Table: t.Digest, Open: s.journal.countOpen(),
-		Leases: []string{}}
+		Leases: []string{}, Wide: t.TooWide()}
 	if now, err := s.ReadTable(); err != nil || now.Digest != t.Digest {
 		h.Changed = true
 	}

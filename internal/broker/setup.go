@@ -9,22 +9,29 @@ import (
 )
 
 func (k *kubectl) setupText() string {
-	account := strings.Split(k.path, "/")
-	return fmt.Sprintf(`# Kubernetes: the broker's own account may make tokens of this one account, and nothing else.
-# Replace BROKER-NAMESPACE and BROKER-ACCOUNT by those of the token in %s.
-apiVersion: rbac.authorization.k8s.io/v1
+	text := "# Kubernetes: the broker's own account may make tokens of this one account, and nothing else.\n" +
+		"# Replace BROKER-NAMESPACE and BROKER-ACCOUNT by those of the token in " + k.secret + ".\n"
+	spaces := append([]string{k.namespace}, k.namespaces...)
+	slices.Sort(spaces)
+	for i, space := range slices.Compact(spaces) {
+		if i > 0 {
+			text += "---\n"
+		}
+		text += fmt.Sprintf(`apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
-metadata: {name: bailey-broker, namespace: %[2]s}
+metadata: {name: bailey-broker, namespace: %[1]s}
 rules:
-- {apiGroups: [""], resources: [serviceaccounts/token], resourceNames: [%[3]s], verbs: [create]}
+- {apiGroups: [""], resources: [serviceaccounts/token], resourceNames: [%[2]s], verbs: [create]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
-metadata: {name: bailey-broker, namespace: %[2]s}
+metadata: {name: bailey-broker, namespace: %[1]s}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: bailey-broker}
 subjects:
 - {kind: ServiceAccount, name: BROKER-ACCOUNT, namespace: BROKER-NAMESPACE}
-`, k.secret, k.namespace, account[len(account)-2])
+`, space, k.account)
+	}
+	return text
 }
 
 func (v *vault) setupText() string {

@@ -112,14 +112,14 @@ func (e Entry) loanScope(w want) scope {
 // canConnect reports whether a uid may connect: a listed one, or the broker's own.
 func (t *Table) canConnect(uid, own int) bool { return uid == own || slices.Contains(t.Admitted, uid) }
 
-// findEntry returns the entry of the table for a want.
+// findEntry returns the entry of the table for a want, with the limits of its call.
 func (t *Table) findEntry(w want) (Entry, error) {
 	e, ok := t.Leases[w.Name]
 	if !ok {
 		return e, unavailableError(nil, "name it under leases in "+TableName+", then bailey-broker apply; there is "+cmp.Or(leaseNames(t.Leases), "none"),
 			"credential %q is not in the broker's table", w.Name)
 	}
-	return e, nil
+	return e.narrowEntry(w)
 }
 
 func leaseNames(m map[string]Entry) string {

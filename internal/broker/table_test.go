@@ -71,7 +71,7 @@ func TestTableRefuses(t *testing.T) {
 		"no approval":           {lease(literal + "ttl: 1m"), "approval: none"},
 		"no source":             {lease("approval: none"), "has no source"},
 		"two sources":           {lease(literal + "env: A, approval: none"), "use one"},
-		"an unknown source":     {lease("exec: rm, approval: none"), `"exec" is not a key`},
+		"an unknown source":     {lease("spell: rm, approval: none"), `"spell" is not a key`},
 		"an unknown part":       {lease(literal + "approval: none, roles: [x]"), `"roles" is not a key`},
 		"a bad name":            {"leases:\n  A B: {env: A, approval: none}\n", "not a lease name"},
 		"nothing":               {"leases:\n  a:\n", "lease a"},

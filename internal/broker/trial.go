@@ -17,6 +17,7 @@ type Trial struct {
 	Until   time.Time     `json:"until,omitzero"`
 	Took    time.Duration `json:"took_ns"`
 	Revoked bool          `json:"revoked,omitempty"` // the issuer confirmed that the value is no longer valid
+	Wide    []string      `json:"wide,omitempty"`    // what the lease allows beyond the needs of a call
 	Error   string        `json:"error,omitempty"`
 	Hint    string        `json:"hint,omitempty"`
 }
@@ -24,7 +25,7 @@ type Trial struct {
 // TryLease asks the source of a lease for a value and revokes it at once. The value is not returned.
 func (t *Table) TryLease(ctx context.Context, name string) Trial {
 	e := t.Leases[name]
-	r := Trial{Lease: name, About: e.summary}
+	r := Trial{Lease: name, About: e.summary, Wide: e.tooWide()}
 	if e.Adapter == "ssh" { // a certificate is for a key, which only a gateway makes
 		return r
 	}

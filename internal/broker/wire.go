@@ -61,6 +61,8 @@ type want struct {
 	Name string `json:"name"`
 	Env  string `json:"env"`
 	File bool   `json:"file,omitempty"`
+
+	Limits string `json:"limits,omitempty"` // of this call, as in [bailey.Want]
 }
 
 // scope is a [bailey.LeaseScope] with its time in seconds.
@@ -91,6 +93,7 @@ type lease struct {
 	ID    string    `json:"id"`
 	Mint  string    `json:"mint,omitempty"` // the issuer's name for it
 	Until time.Time `json:"until,omitzero"` // end of the value's validity, if known
+	Ends  bool      `json:"ends,omitempty"` // the issuer ends the validity when the loan ends
 }
 
 // Answers about keys that sign for logs. A key is named by its public half, in hex.
@@ -125,6 +128,7 @@ type Hello struct {
 	Changed bool     `json:"changed,omitempty"` // the file has changed since
 	Open    int      `json:"open"`              // open loans
 	Leases  []string `json:"leases"`            // one line each
+	Wide    []string `json:"wide,omitempty"`    // what they allow beyond the needs of a call, one line each
 	UID     int      `json:"-"`                 // from the kernel, not from the broker
 }
 
@@ -206,7 +210,7 @@ func readAsk(payload []byte) (a brokerRequest, err error) {
 	}
 	long := len(a.Receipt) > maxWord || len(a.Capability) > maxWord || len(a.Digest) > maxWord || len(a.Key) > maxWord || len(a.Host) > maxWord
 	for _, w := range a.Wants {
-		long = long || len(w.Name) > maxWord || len(w.Env) > maxWord
+		long = long || len(w.Name) > maxWord || len(w.Env) > maxWord || len(w.Limits) > maxLimits
 	}
 	for _, id := range slices.Concat(a.IDs, a.Options) {
 		long = long || len(id) > maxWord

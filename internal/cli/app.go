@@ -155,7 +155,7 @@ var commandGroups = []struct{ title, commands string }{
 	{"Rules and packs:", "allow deny-rule policy pack profile hooks shim source ssh-ca"},
 	{"Agents and their interfaces:", "agent token session serve judge tools"},
 	{"People:", "grants notify tui"},
-	{"Records and secrets:", "audit budget metrics redact"},
+	{"Records and secrets:", "audit broker budget metrics redact"},
 	{"This machine:", "gateway jail bench man completion help"},
 }
 

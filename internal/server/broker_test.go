@@ -5,11 +5,15 @@ package server
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,11 +54,47 @@ capabilities:
 
 const demoRules = `
 @id("demo-free") permit (principal, action == Action::"demo.free", resource);
+@id("demo-encoded") permit (principal, action == Action::"demo.encoded", resource);
 @id("demo-file") permit (principal, action == Action::"demo.file", resource);
 @id("demo-held") permit (principal, action == Action::"demo.held", resource);
 @id("demo-asks") @reason("it prints a secret") @approval("role=sre,count=1,ttl=10m")
 forbid (principal, action == Action::"demo.held", resource)
 unless { context.approvals.contains("demo-asks") };`
+
+// lentForms returns the lent value in the encodings in which a tool may print it.
+func lentForms() []string {
+	quoted, _ := json.Marshal(lentValue)
+	list := []string{lentValue, strings.Trim(string(quoted), `"`), url.QueryEscape(lentValue), url.PathEscape(lentValue),
+		hex.EncodeToString([]byte(lentValue)), strings.ToUpper(hex.EncodeToString([]byte(lentValue))),
+		base64.StdEncoding.EncodeToString([]byte(lentValue)), base64.URLEncoding.EncodeToString([]byte(lentValue)),
+		base64.RawURLEncoding.EncodeToString([]byte("user:" + lentValue)), base64.StdEncoding.EncodeToString([]byte("x:" + lentValue))}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// encodedDemo returns a capability that borrows free and prints it in each of these encodings.
+func encodedDemo(one string) string {
+	return strings.NewReplacer("name: NAME, env", "name: free, env", "NAME", "encoded",
+		`printf "out %s\n" "$DEMO_TOKEN"; printf "err %s\n" "$DEMO_TOKEN" >&2; exit 3`,
+		`printf "form %s\n" "`+strings.Join(lentForms(), `" "`)+`"`).Replace(one)
+}
+
+// TestLentValueEncoded checks that a tool that prints its credential in other encodings shows it in none.
+func TestLentValueEncoded(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
+	b := borrowing(t, os.Geteuid(), newHolder("ada", "sre"))
+	res := b.Calls(t, "demo.encoded", "/", nil)
+	out := string(res.Stdout)
+	if len(lentForms()) < 8 || !res.Executed || strings.Count(out, "form ") != len(lentForms()) {
+		t.Fatalf("not live: %d forms, %+v", len(lentForms()), res)
+	}
+	for _, form := range lentForms() {
+		if strings.Contains(out, form) {
+			t.Errorf("the output has the value as %q: %s", form, out)
+		}
+	}
+}
 
 // brokered is a gate that borrows from a broker in a separate process, which can have another user if the test runs as
 // root.
@@ -78,7 +118,7 @@ func borrowing(t *testing.T, uid int, approvers ...holder) *brokered {
 	files := fstest.MapFS{"base/pack.yaml": {Data: base}}
 	head, one, _ := strings.Cut(demo, "capabilities:\n")
 	inFile := strings.NewReplacer("NAME", "file", `printf "out %s\n" "$DEMO_TOKEN"; printf "err %s\n" "$DEMO_TOKEN" >&2`, `read -r v <"$DEMO_TOKEN"; printf "out %s\n" "$v"`, "name: NAME, env: DEMO_TOKEN", "name: free, env: DEMO_TOKEN, file: true").Replace(one)
-	files["demo/pack.yaml"] = &fstest.MapFile{Data: []byte(head + "capabilities:\n" + strings.ReplaceAll(one, "NAME", "free") + strings.ReplaceAll(one, "NAME", "held") + inFile)}
+	files["demo/pack.yaml"] = &fstest.MapFile{Data: []byte(head + "capabilities:\n" + strings.ReplaceAll(one, "NAME", "free") + strings.ReplaceAll(one, "NAME", "held") + inFile + encodedDemo(one))}
 	catalog, err := pack.LoadBuiltin(files)
 	if err != nil {
 		t.Fatal(err)
@@ -260,6 +300,11 @@ func TestLentBySameUser(t *testing.T) {
 		if found := apitype.ExamineBroker(c.s); len(found) != 1 || found[0].State != c.want || found[0].State != apitype.Good && found[0].State != apitype.Info && found[0].Cure == "" {
 			t.Errorf("%+v: %+v", c.s.Broker, found)
 		}
+	}
+	wide := apitype.Status{Running: true, Broker: &apitype.BrokerStatus{Running: true, Wide: []string{"aws: all rights"}}}
+	if found := apitype.ExamineBroker(wide); len(found) != 2 || found[1].State != apitype.Warning ||
+		!strings.Contains(found[1].Tried, "aws: all rights") {
+		t.Errorf("a lease that is too wide: %+v", found)
 	}
 }
 

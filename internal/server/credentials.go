@@ -59,7 +59,7 @@ func askBroker(ctx context.Context, b *settings.Broker) *apitype.BrokerStatus {
 		s.Fault, s.Cure = err.Error(), cmp.Or(bailey.HintOf(err), "docs/broker.md")
 		return s
 	}
-	s.Running, s.Changed, s.Leases = true, h.Changed, h.Leases
+	s.Running, s.Changed, s.Leases, s.Wide = true, h.Changed, h.Leases, h.Wide
 	return s
 }
 

@@ -63,9 +63,9 @@ func (p *program) proposeTable(old string, lines []string, t *broker.Table, use 
 	now := t.Lines()
 	report := applyReport{OK: true, Digest: t.Digest, Table: now, Changed: old != t.Digest}
 	if report.Changed {
-		words := os.Stdout
+		words := p.stdout
 		if p.json {
-			words = os.Stderr
+			words = p.stderr
 		}
 		fmt.Fprint(words, diffLines(lines, now))
 		if err := p.askConfirmation("Use this table?"); err != nil {

@@ -42,13 +42,14 @@ func (p *program) testLeases(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	failed := 0
+	failed, first := 0, ""
 	trials := []broker.Trial{}
 	for _, name := range names {
 		r := t.TryLease(ctx, name)
 		trials = append(trials, r)
 		if r.Error != "" {
 			failed++
+			first = cmp.Or(first, r.Lease+": "+r.Error)
 		}
 		if !p.json {
 			p.printTrial(r)
@@ -62,9 +63,10 @@ func (p *program) testLeases(ctx context.Context) error {
 	if failed > 0 {
 		return bailey.Unavailable.Errorf(
 			"correct what is named above, then bailey-broker test",
-			"%d of %d leases failed",
+			"%d of %d leases failed; the first is %s",
 			failed,
 			len(names),
+			first,
 		)
 	}
 	return nil
@@ -98,6 +100,9 @@ func (p *program) printTrial(r broker.Trial) {
 		r.Took.Round(time.Millisecond),
 		end,
 	)
+	for _, w := range r.Wide {
+		fmt.Fprintf(p.stdout, "        too wide: %s\n", w)
+	}
 }
 
 // printSetup prints what the administrators of the issuers must set up for the leases.

@@ -62,6 +62,44 @@ type program struct {
 	stdout, stderr       io.Writer
 }
 
+// Command is one of the commands for a person: add, apply, list, revoke, setup, status or test. Program bailey offers
+// them too.
+type Command struct {
+	Verb   string
+	Dir    string   // "": as for program bailey-broker
+	Args   []string // leases; for add: LEASE ADAPTER KEY=VALUE…
+	JSON   bool
+	Yes    bool // do not ask for confirmation
+	Stdin  *os.File
+	Stdout io.Writer
+	Stderr io.Writer
+
+	Scope, TTL, Approval string // add: parts of the entry
+	Untested             bool   // add: write the entry even if its source gives no value
+	All                  bool   // revoke: every loan
+}
+
+// Run executes the command.
+func (c Command) Run(ctx context.Context) error {
+	dir, err := resolveDir(c.Dir)
+	if err != nil {
+		return err
+	}
+	p := &program{dir: dir, yes: c.Yes, json: c.JSON, leases: c.Args, scope: c.Scope, ttl: c.TTL, approval: c.Approval,
+		untested: c.Untested, all: c.All, stdin: c.Stdin, stdout: c.Stdout, stderr: c.Stderr}
+	do, ok := p.verbs()[c.Verb]
+	if !ok || c.Verb == "serve" {
+		return usageFault(fmt.Sprintf("%.40q is not a command", c.Verb))
+	}
+	return do(ctx)
+}
+
+func (p *program) verbs() map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{"serve": p.serveBroker, "apply": p.applyTable,
+		"status": p.printStatus, "test": p.testLeases, "setup": p.printSetup, "list": p.printStatus,
+		"add": p.addLease, "revoke": p.revokeLoans}
+}
+
 // Main runs the program with the arguments of the process, and exits.
 func Main() {
 	p := &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
@@ -87,9 +125,6 @@ func (p *program) main(args []string) int {
 }
 
 func (p *program) runCommand(args []string) error {
-	verbs := map[string]func(context.Context) error{"serve": p.serveBroker, "apply": p.applyTable,
-		"status": p.printStatus, "test": p.testLeases, "setup": p.printSetup, "list": p.printStatus,
-		"add": p.addLease, "revoke": p.revokeLoans}
 	if len(args) == 0 {
 		args = []string{"help"}
 	}
@@ -101,7 +136,7 @@ func (p *program) runCommand(args []string) error {
 		fmt.Fprint(p.stdout, usage)
 		return nil
 	}
-	do, ok := verbs[args[0]]
+	do, ok := p.verbs()[args[0]]
 	if !ok {
 		return usageFault(fmt.Sprintf("%.40q is not a command", args[0]))
 	}
@@ -223,6 +258,9 @@ func (p *program) printStatus(ctx context.Context) error {
 	}
 	for _, l := range h.Leases {
 		fmt.Fprintln(p.stdout, "lease", l)
+	}
+	for _, l := range h.Wide {
+		fmt.Fprintln(p.stdout, "TOO WIDE:", l)
 	}
 	return nil
 }

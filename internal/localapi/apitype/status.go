@@ -303,6 +303,7 @@ type BrokerStatus struct {
 	SameUID bool     `json:"sameUid"`           // broker and gateway are not isolated from each other
 	Changed bool     `json:"changed,omitempty"` // its table file differs from the table in use
 	Leases  []string `json:"leases,omitempty"`  // the credentials that it lends, one line each
+	Wide    []string `json:"wide,omitempty"`    // what they allow beyond the needs of a call, one line each
 	// [keyAtBroker] or [keyAtHome], if the settings place the log's key at the broker
 	Key   string `json:"checkpointKey,omitempty"`
 	Fault string `json:"fault,omitempty"`
@@ -331,8 +332,21 @@ func (b *BrokerStatus) Summary() string {
 	return text
 }
 
-// ExamineBroker returns the doctor's finding about the broker that the running gateway uses.
+// ExamineBroker returns the doctor's findings about the broker that the running gateway uses: its state, and each lease
+// that allows more than calls need.
 func ExamineBroker(s Status) []Finding {
+	list := examineBrokerState(s)
+	if s.Broker == nil {
+		return list
+	}
+	for _, wide := range s.Broker.Wide {
+		list = append(list, Finding{"broker", Warning, "read its leases: " + wide,
+			"edit broker.yaml, then run bailey-broker apply as its own user; bailey-broker setup prints what the issuer must allow"})
+	}
+	return list
+}
+
+func examineBrokerState(s Status) []Finding {
 	const name, tried = "broker", "asked it for its identity"
 	b := s.Broker
 	switch {
