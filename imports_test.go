@@ -81,6 +81,7 @@ var layers = []struct {
 		"internal/hooks":         {ours: []string{".", "hook"}},
 		"internal/ledger":        {ours: []string{".", "audit", "internal/receipts", "internal/ledger/owned"}, outside: []string{"golang.org/x/sys"}},
 		"internal/notify":        {ours: []string{"."}},
+		"internal/image":         {ours: []string{".", "internal/initramfs", "internal/safefile", "internal/strictjson"}, outside: []string{"golang.org/x/sys"}},
 		"internal/vm":            {ours: []string{".", "internal/safefile", "internal/strictjson"}, outside: []string{"golang.org/x/sys"}},
 		"internal/ledger/index":  {ours: []string{".", "audit", "internal/ledger", "internal/ledger/owned", "internal/receipts"}, outside: []string{"golang.org/x/sys", "modernc.org/sqlite"}},
 		"internal/ledger/notary": {ours: []string{".", "audit", "internal/ledger", "internal/ledger/owned"}, outside: []string{"golang.org/x/mod"}},
