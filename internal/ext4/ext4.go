@@ -103,7 +103,7 @@ func Write(to io.WriterAt, root *Node, c Config) error {
 	own.Children["lost+found"] = lost
 	w.inodes[lost], w.inode = firstInode, firstInode
 	w.inodes[&own], w.links[&own] = 2, 2
-	if err := w.number(&own, 0); err != nil {
+	if err := w.numberNodes(&own, 0); err != nil {
 		return err
 	}
 	w.layOut()
@@ -123,8 +123,8 @@ func sortedNames(n *Node) []string {
 	return names
 }
 
-// number gives every node below a directory an inode and counts its links.
-func (w *writer) number(dir *Node, depth int) error {
+// numberNodes gives every node below a directory an inode and counts its links.
+func (w *writer) numberNodes(dir *Node, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("directories are nested more than %d times", maxDepth)
 	}
@@ -146,7 +146,7 @@ func (w *writer) number(dir *Node, depth int) error {
 		}
 		if isDir {
 			w.links[n], w.links[dir] = 2, w.links[dir]+1
-			if err := w.number(n, depth+1); err != nil {
+			if err := w.numberNodes(n, depth+1); err != nil {
 				return err
 			}
 		}
@@ -212,8 +212,8 @@ func (w *writer) writeAt(data []byte, at int64) {
 	}
 }
 
-// allocate returns the first of count contiguous blocks.
-func (w *writer) allocate(count int64) uint32 {
+// allocateBlocks returns the first of count contiguous blocks.
+func (w *writer) allocateBlocks(count int64) uint32 {
 	if w.err == nil && count > int64(w.blocks-w.next) {
 		w.err = ErrFull
 	}
@@ -237,7 +237,7 @@ func (w *writer) writeTree(dir *Node, parent uint32, lost *Node) {
 	}
 	w.directories[(self-1)/w.inodesPerGroup]++
 	data := w.directoryData(dir, parent, least)
-	first := w.allocate(int64(len(data) / block))
+	first := w.allocateBlocks(int64(len(data) / block))
 	w.writeAt(data, int64(first)*block)
 	w.writeInode(dir, int64(len(data)), first)
 	for _, name := range sortedNames(dir) {
@@ -294,7 +294,7 @@ func entryTypes() map[uint32]byte {
 func (w *writer) writeFile(n *Node) {
 	switch n.Mode & TypeMask {
 	case Regular:
-		first := w.allocate((n.Size + block - 1) / block)
+		first := w.allocateBlocks((n.Size + block - 1) / block)
 		if n.Size > 0 && w.err == nil {
 			at := io.NewOffsetWriter(w.to, int64(first)*block)
 			_, w.err = io.CopyN(at, n.Open(), n.Size)
@@ -303,7 +303,7 @@ func (w *writer) writeFile(n *Node) {
 	case Symlink:
 		first := uint32(0)
 		if len(n.Target) >= 60 {
-			first = w.allocate(1)
+			first = w.allocateBlocks(1)
 			w.writeAt([]byte(n.Target), int64(first)*block)
 		}
 		w.writeInode(n, int64(len(n.Target)), first)
@@ -382,7 +382,7 @@ func (w *writer) putExtents(b []byte, size int64, first uint32) {
 	case entries <= perInode:
 		copy(b[40:100], append(head(entries, perInode, 0), extents...))
 	case entries <= perBlock:
-		leaf := w.allocate(1)
+		leaf := w.allocateBlocks(1)
 		used++
 		w.writeAt(append(head(entries, perBlock, 0), extents...), int64(leaf)*block)
 		index := append(head(1, perInode, 1), make([]byte, 12)...)
@@ -419,7 +419,7 @@ func (w *writer) writeJournal() {
 	for count < 16384 && count < w.blocks/64 {
 		count *= 2
 	}
-	first := w.allocate(int64(count))
+	first := w.allocateBlocks(int64(count))
 	b := w.newInode(Regular|0o600, int64(count)*block, 1, w.Time)
 	w.putExtents(b, int64(count)*block, first)
 	w.putInode(8, b)
@@ -427,12 +427,12 @@ func (w *writer) writeJournal() {
 	for i, v := range []uint32{0xc03b3998, 4, 0, block, count, 1, 1} { // type 4, blocks, the first block, the first number
 		binary.BigEndian.PutUint32(head[4*i:], v)
 	}
-	copy(head[48:], w.uuid())
+	copy(head[48:], w.makeUUID())
 	binary.BigEndian.PutUint32(head[64:], 1) // file systems that use it
 	w.writeAt(head, int64(first)*block)
 }
 
-func (w *writer) uuid() []byte {
+func (w *writer) makeUUID() []byte {
 	sum := sha256.Sum256(fmt.Appendf(nil, "bailey ext4 %s %d %d", w.Label, w.Size, w.Time.Unix()))
 	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // RFC 9562, version 8
 	return sum[:16]
@@ -446,8 +446,8 @@ func (w *writer) writeTables() {
 	for g := range w.groups {
 		nodes, begin := w.countUsed(g, w.inodesPerGroup, w.inode), g*groupBlocks
 		used, here := w.countUsed(g, groupBlocks, w.next), min(groupBlocks, w.blocks-begin)
-		w.writeAt(bitmap(used, here), int64(blockMaps+g)*block)
-		w.writeAt(bitmap(nodes, w.inodesPerGroup), int64(nodeMaps+g)*block)
+		w.writeAt(usedBits(used, here), int64(blockMaps+g)*block)
+		w.writeAt(usedBits(nodes, w.inodesPerGroup), int64(nodeMaps+g)*block)
 		d := descriptors[32*g:]
 		for i, v := range []uint32{blockMaps + g, nodeMaps + g, w.tables + g*w.tableBlocks()} {
 			binary.LittleEndian.PutUint32(d[4*i:], v)
@@ -462,7 +462,7 @@ func (w *writer) writeTables() {
 		}
 	}
 	w.writeAt(descriptors, block)
-	w.writeAt(w.superblock(freeBlocks, freeNodes), 1024)
+	w.writeAt(w.superBlock(freeBlocks, freeNodes), 1024)
 	w.writeAt([]byte{0}, w.Size-1)
 }
 
@@ -474,8 +474,8 @@ func (w *writer) countUsed(group, perGroup, used uint32) uint32 {
 	return min(perGroup, used-group*perGroup)
 }
 
-// bitmap returns a block whose first used bits are set, and those behind size, which do not exist.
-func bitmap(used, size uint32) []byte {
+// usedBits returns a block whose first used bits are set, and those behind size, which do not exist.
+func usedBits(used, size uint32) []byte {
 	b := make([]byte, block)
 	for i := range uint32(8 * block) {
 		if i < used || i >= size {
@@ -485,7 +485,7 @@ func bitmap(used, size uint32) []byte {
 	return b
 }
 
-func (w *writer) superblock(freeBlocks, freeNodes uint32) []byte {
+func (w *writer) superBlock(freeBlocks, freeNodes uint32) []byte {
 	const journal, attributes, hashed, noBackups = 0x4, 0x8, 0x20, 0x200
 	const fileTypes, extents, flexible = 0x2, 0x40, 0x200
 	const largeFiles, hugeFiles, manyLinks, largeNodes = 0x2, 0x8, 0x20, 0x40
@@ -503,8 +503,8 @@ func (w *writer) superblock(freeBlocks, freeNodes uint32) []byte {
 	}
 	b[252] = 1 // hash: half of MD4
 	b[372] = byte(bits.Len32(w.groups - 1))
-	copy(b[104:], w.uuid())
+	copy(b[104:], w.makeUUID())
 	copy(b[120:136], w.Label)
-	copy(b[236:], w.uuid()) // seed of hashes
+	copy(b[236:], w.makeUUID()) // seed of hashes
 	return b
 }

@@ -47,8 +47,8 @@ func lockFile(name string, exclusive, wait bool) (*os.File, error) {
 	return f, nil
 }
 
-// identify returns the identity of a regular file.
-func identify(f *os.File) (identity, error) {
+// identifyFile returns the identity of a regular file.
+func identifyFile(f *os.File) (identity, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return identity{}, &os.PathError{Op: "stat", Path: f.Name(), Err: err}

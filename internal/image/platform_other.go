@@ -17,4 +17,4 @@ func systemSupport() error {
 
 func lockFile(string, bool, bool) (*os.File, error) { return nil, systemSupport() }
 
-func identify(*os.File) (identity, error) { return identity{}, systemSupport() }
+func identifyFile(*os.File) (identity, error) { return identity{}, systemSupport() }

@@ -267,7 +267,7 @@ func (s *Store) compareFile(name string, want file, read bool) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	id, err := identify(f)
+	id, err := identifyFile(f)
 	if err != nil {
 		return "", err
 	}
@@ -304,7 +304,7 @@ func digestRested(f *os.File, id identity) (string, error) {
 	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, id.Size)); err != nil {
 		return "", err
 	}
-	if now, err := identify(f); err != nil || now != id {
+	if now, err := identifyFile(f); err != nil || now != id {
 		return "", errors.Join(err, fmt.Errorf("%s changes while it is read", f.Name()))
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
@@ -430,7 +430,7 @@ func sealFile(name string) (file, error) {
 	if err := errors.Join(f.Chmod(0o444), f.Sync()); err != nil {
 		return file{}, err
 	}
-	id, err := identify(f)
+	id, err := identifyFile(f)
 	if err != nil {
 		return file{}, err
 	}
