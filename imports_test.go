@@ -75,6 +75,7 @@ var layers = []struct {
 		"internal/guestclient":   {ours: []string{".", "internal/guestwire"}},
 		"internal/initramfs":     {},
 		"internal/sandboxdiff":   {ours: []string{".", "internal/strictjson"}, outside: []string{"golang.org/x/sys"}},
+		"internal/ext4":          {},
 	}},
 	{"services", "state", map[string]imports{
 		"internal/applied":       {},
@@ -85,6 +86,7 @@ var layers = []struct {
 		"internal/notify":        {ours: []string{"."}},
 		"internal/auth":          {ours: []string{"."}, outside: []string{"golang.org/x/crypto/bcrypt", "golang.org/x/time"}},
 		"internal/store":         {ours: []string{"."}, outside: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "modernc.org/sqlite"}},
+		"internal/image":         {ours: []string{".", "internal/ext4", "internal/initramfs", "internal/safefile", "internal/strictjson"}, outside: []string{"golang.org/x/sys"}},
 		"internal/vm":            {ours: []string{".", "internal/safefile", "internal/strictjson"}, outside: []string{"golang.org/x/sys"}},
 		"internal/ledger/index":  {ours: []string{".", "audit", "internal/ledger", "internal/ledger/owned", "internal/receipts"}, outside: []string{"golang.org/x/sys", "modernc.org/sqlite"}},
 		"internal/ledger/notary": {ours: []string{".", "audit", "internal/ledger", "internal/ledger/owned"}, outside: []string{"golang.org/x/mod"}},
