@@ -73,6 +73,7 @@ var layers = []struct {
 		"internal/guestagent":    {ours: []string{".", "internal/guestwire"}, outside: []string{"golang.org/x/sys"}},
 		"internal/guestclient":   {ours: []string{".", "internal/guestwire"}},
 		"internal/initramfs":     {},
+		"internal/ext4":          {},
 	}},
 	{"services", "state", map[string]imports{
 		"internal/applied":       {},
@@ -81,6 +82,7 @@ var layers = []struct {
 		"internal/hooks":         {ours: []string{".", "hook"}},
 		"internal/ledger":        {ours: []string{".", "audit", "internal/receipts", "internal/ledger/owned"}, outside: []string{"golang.org/x/sys"}},
 		"internal/notify":        {ours: []string{"."}},
+		"internal/image":         {ours: []string{".", "internal/ext4", "internal/initramfs", "internal/safefile", "internal/strictjson"}, outside: []string{"golang.org/x/sys"}},
 		"internal/vm":            {ours: []string{".", "internal/safefile", "internal/strictjson"}, outside: []string{"golang.org/x/sys"}},
 		"internal/ledger/index":  {ours: []string{".", "audit", "internal/ledger", "internal/ledger/owned", "internal/receipts"}, outside: []string{"golang.org/x/sys", "modernc.org/sqlite"}},
 		"internal/ledger/notary": {ours: []string{".", "audit", "internal/ledger", "internal/ledger/owned"}, outside: []string{"golang.org/x/mod"}},
