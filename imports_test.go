@@ -112,6 +112,7 @@ var layers = []struct {
 	{"command line", "commands, questions and output", map[string]imports{
 		"internal/cli":            {ours: []string{".", "audit", "internal/approve", "internal/approvaltext", "internal/agenthook", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/readonly", "internal/receipts", "internal/redact", "internal/safefile", "internal/settings", "internal/shellparse", "internal/sshca", "internal/strangers", "internal/terminal", "internal/tui", "internal/workspace", "pack", "internal/strictjson", "internal/notify"}, outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "github.com/tailscale/hujson"}},
 		"internal/cli/direct":     {ours: []string{".", "audit", "hook", "internal/cli", "internal/egress", "internal/gateway", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/notify", "internal/onboard", "internal/packstore", "internal/safefile", "internal/server", "internal/settings", "internal/terminal", "internal/toolchain", "internal/workspace", "internal/wrap", "pack", "internal/ledger/notary", "internal/witness", "internal/readonlyshell", "internal/remote", "internal/source", "internal/sshca"}, outside: []string{"golang.org/x/crypto/ssh", "github.com/spf13/cobra"}},
+		"internal/vmhost/process": {ours: []string{".", "internal/hostapi", "internal/image", "internal/localapi", "internal/vm", "internal/vmhost"}},
 		"internal/broker/process": {ours: []string{".", "internal/broker"}},
 		"internal/bench":          {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/cli", "internal/cli/direct", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/policy", "internal/policyfiles", "internal/readonly", "internal/redact", "internal/remote", "internal/server", "internal/settings", "internal/source", "internal/sshca", "internal/terminal"}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/spf13/cobra", "golang.org/x/crypto/ssh", "golang.org/x/sync", "github.com/modelcontextprotocol/go-sdk"}},
 		"internal/shim":           {ours: []string{".", "internal/localapi", "internal/terminal"}},
@@ -122,6 +123,7 @@ var layers = []struct {
 		"cmd/bailey-broker":         {ours: []string{"internal/broker/process"}},
 		"cmd/bailey-shim":           {ours: []string{"internal/shim"}},
 		"cmd/bailey-guest":          {ours: []string{"internal/guestagent"}},
+		"cmd/bailey-host":           {ours: []string{"internal/vmhost/process"}},
 		"cmd/bailey-readonly-shell": {ours: []string{"internal/readonlyshell"}},
 		"examples/hooks/notify":     {ours: []string{"hook"}},
 	}},
