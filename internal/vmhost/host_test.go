@@ -74,7 +74,7 @@ func TestLifecycle(t *testing.T) {
 }
 
 // machinesBelow lists the directories of machines of sandboxes.
-func machinesBelow(t *testing.T, h *Host) []string {
+func machinesBelow(t testing.TB, h *Host) []string {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(string(h.Dir), "sandboxes", "*", "machine-*"))
 	if err != nil {
@@ -84,7 +84,7 @@ func machinesBelow(t *testing.T, h *Host) []string {
 }
 
 // wantFiles checks how many sandboxes and templates are on the disk, and that each template is complete.
-func wantFiles(t *testing.T, h *Host, boxes, templates int) {
+func wantFiles(t testing.TB, h *Host, boxes, templates int) {
 	t.Helper()
 	for pattern, want := range map[string]int{"sandboxes/*": boxes, "templates/*": templates, "templates/*/vm/template.json": templates,
 		"templates/*/*": 2 * templates} {
