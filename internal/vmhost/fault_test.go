@@ -73,9 +73,9 @@ func TestMachineEnds(t *testing.T) {
 	r.shell(good.ID, "true")
 }
 
-// TestQEMUKilled kills every QEMU of the host in the middle of operations. They fail, say how QEMU ended, and leave nothing
+// TestMachinesKilled kills every QEMU of the host in the middle of operations. They fail, say how QEMU ended, and leave nothing
 // but what was there.
-func TestQEMUKilled(t *testing.T) {
+func TestMachinesKilled(t *testing.T) {
 	var at string
 	c := testConfig(t, shortDir(t))
 	c.step = func(name string) {
