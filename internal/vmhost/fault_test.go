@@ -294,6 +294,9 @@ func (h *Host) useFullDisk(ctx context.Context, c caller, busybox string) error 
 		}
 	}
 	fmt.Printf("state: %s: %s (%s)\n", s.State, s.Problem, s.Hint)
+	if _, err := h.openGuest(ctx, c, "writer"); bailey.KindOf(err) != bailey.Unavailable {
+		return fmt.Errorf("a command in a sandbox whose disk is full: %w", err)
+	}
 	if _, err := h.listFiles(ctx, c, hostapi.FileRequest{Sandbox: "other", Path: "/"}); err == nil {
 		fmt.Println("other: works")
 	}
