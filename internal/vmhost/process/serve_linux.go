@@ -65,15 +65,23 @@ func (p *program) configure() (vmhost.Config, error) {
 	if info, err := os.Stat("/dev/kvm"); err == nil {
 		c.VM.Groups = groupOf(info)
 	}
-	store, err := image.Open(p.images)
-	if err != nil {
+	var err error
+	if c.FindImage, err = OpenImages(p.images); err != nil {
 		return c, err
 	}
-	c.FindImage = func(name string) (vmhost.Image, error) { return findImage(store, name) }
 	if p.group != "" {
 		c.Admit, err = membersOf(p.group)
 	}
 	return c, err
+}
+
+// OpenImages returns a function that finds images in the store in a directory.
+func OpenImages(dir string) (func(name string) (vmhost.Image, error), error) {
+	store, err := image.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	return func(name string) (vmhost.Image, error) { return findImage(store, name) }, nil
 }
 
 // findImage returns an image that is not removed before it is released.
