@@ -234,26 +234,21 @@ func endOf(m *vm.Machine, err error) error {
 }
 
 // renewGuest begins the first session with a clone and makes another machine of it: the session serves no command before.
-func (b *box) renewGuest(ctx context.Context, m *vm.Machine, resync guestclient.Marker) (*guestclient.Session, error) {
+func (b *box) renewGuest(ctx context.Context, m *vm.Machine, t templateRecord) (*guestclient.Session, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*b.h.GuestTime, bailey.Unavailable.Errorf("destroy a sandbox, or try again",
 		"the guest of the new machine does not answer within %v", 2*b.h.GuestTime))
 	defer cancel()
 	r := b.recordNow()
 	cfg := guestclient.Config{MustRenew: true, Marker: &r.Marker, OpTime: b.h.GuestTime}
-	s, err := redialGuest(ctx, m, cfg, resync, true)
+	s, err := redialGuest(ctx, m, cfg, t.Marker, true)
 	if err != nil {
 		return nil, err
 	}
-	id, err := s.Identity(ctx)
-	if err == nil {
-		renewal := guestwire.Renewal{Hostname: r.Name, MachineID: r.MachineID}
-		for _, i := range id.Network {
-			if i.Name != "lo" {
-				renewal.Network = append(renewal.Network, guestwire.Interface{Name: i.Name, MAC: randomMAC()})
-			}
-		}
-		_, err = s.Renew(ctx, renewal)
+	renewal := guestwire.Renewal{Hostname: r.Name, MachineID: r.MachineID}
+	for _, name := range t.Interfaces { // if one is missing, the session refuses the renewal
+		renewal.Network = append(renewal.Network, guestwire.Interface{Name: name, MAC: randomMAC()})
 	}
+	_, err = s.Renew(ctx, renewal)
 	if err != nil {
 		s.Close()
 		return nil, endOf(m, cmp.Or(context.Cause(ctx), err))

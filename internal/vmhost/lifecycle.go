@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"bailey"
-	"bailey/internal/guestclient"
 	"bailey/internal/hostapi"
 	"bailey/internal/vm"
 )
@@ -177,7 +176,7 @@ func (h *Host) giveMachine(ctx context.Context, b *box, t *template) error {
 	}
 	h.step("renew")
 	tr := t.recordNow()
-	s, err := b.renewGuest(ctx, m, tr.Marker)
+	s, err := b.renewGuest(ctx, m, tr)
 	if err == nil {
 		h.step("record running")
 		err = b.setRecord(false, func(r *boxRecord) {
@@ -374,7 +373,7 @@ func (h *Host) snapshotBox(ctx context.Context, b *box, tr templateRecord) (*tem
 	if r.DiskBytes > 0 || len(m.Spec().Layers) > 0 {
 		tr.Parent = r.Template
 	}
-	return h.makeTemplate(tr, func(t *template) (guestclient.Marker, error) { return h.saveMachine(ctx, m, s, t) })
+	return h.makeTemplate(tr, func(t *template) (guestState, error) { return h.saveMachine(ctx, m, s, t) })
 }
 
 // takeSnapshot makes a snapshot of a running sandbox, which continues.

@@ -48,7 +48,8 @@ type templateRecord struct {
 	Ready       bool   // it is complete
 	UID         int    // of the client, if it is a snapshot
 	Marker      guestclient.Marker
-	Parent      string `json:",omitempty"` // the template whose disk is below that of this one
+	Interfaces  []string `json:",omitempty"` // network interfaces of the guest
+	Parent      string   `json:",omitempty"` // the template whose disk is below that of this one
 	Accelerator string
 	Machine     string
 	DiskBytes   int64

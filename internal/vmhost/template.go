@@ -165,19 +165,19 @@ func (h *Host) bootTemplate(ctx context.Context, i Image, s vm.Spec) (t *templat
 	r := templateRecord{Kind: warm, Accelerator: nameAccelerator(s.Accel), Machine: s.Machine, DiskBytes: s.DiskBytes,
 		Snapshot: hostapi.Snapshot{ID: newID("sn"), Name: "warm", Image: i.Name, ImageDigest: i.Digest, CPUs: s.CPUs,
 			MemoryMB: s.MemoryMB}}
-	t, done, err = h.makeTemplate(r, func(t *template) (guestclient.Marker, error) {
+	t, done, err = h.makeTemplate(r, func(t *template) (guestState, error) {
 		ctx, cancel := context.WithTimeoutCause(ctx, h.BootTime, bailey.Unavailable.Errorf("check the image with bailey image show",
 			"the image %s does not start within %v", i.Name, h.BootTime))
 		defer cancel()
 		h.step("boot")
 		m, err := h.vm.Start(ctx, filepath.Join(t.dir, "boot"), s)
 		if err != nil {
-			return guestclient.Marker{}, err
+			return guestState{}, err
 		}
 		defer m.Destroy(context.WithoutCancel(ctx))
 		session, err := dialGuest(ctx, m, guestclient.Config{OpTime: h.GuestTime})
 		if err != nil {
-			return guestclient.Marker{}, err
+			return guestState{}, err
 		}
 		defer session.Close()
 		return h.saveMachine(ctx, m, session, t)
@@ -196,19 +196,33 @@ func hintOr(err error, other string) string {
 	return other
 }
 
+// A guestState is what a clone must know of the guest in its template.
+type guestState struct {
+	marker     guestclient.Marker // of the session in which it is
+	interfaces []string           // that get new addresses
+}
+
 // saveMachine writes the state of a machine to a template.
-func (h *Host) saveMachine(ctx context.Context, m *vm.Machine, s *guestclient.Session, t *template) (guestclient.Marker, error) {
+func (h *Host) saveMachine(ctx context.Context, m *vm.Machine, s *guestclient.Session, t *template) (g guestState, err error) {
+	id, err := s.Identity(ctx)
+	if err != nil {
+		return g, err
+	}
+	for _, i := range id.Network {
+		if i.Name != "lo" {
+			g.interfaces = append(g.interfaces, i.Name)
+		}
+	}
 	h.step("prepare guest")
-	marker, err := s.Snapshot(ctx)
-	if err == nil {
+	if g.marker, err = s.Snapshot(ctx); err == nil {
 		h.step("snapshot")
 		err = m.Snapshot(ctx, t.vmDir())
 	}
-	return marker, err
+	return g, err
 }
 
 // makeTemplate makes a template, which is held. fill writes its machine. If it fails, nothing remains.
-func (h *Host) makeTemplate(r templateRecord, fill func(t *template) (guestclient.Marker, error)) (*template, func(), error) {
+func (h *Host) makeTemplate(r templateRecord, fill func(t *template) (guestState, error)) (*template, func(), error) {
 	if err := h.checkDisk(int64(r.MemoryMB)<<20 + 64<<20); err != nil {
 		return nil, nil, err
 	}
@@ -229,7 +243,7 @@ func (h *Host) makeTemplate(r templateRecord, fill func(t *template) (guestclien
 	return t, done, nil
 }
 
-func (h *Host) fillTemplate(t *template, fill func(t *template) (guestclient.Marker, error)) error {
+func (h *Host) fillTemplate(t *template, fill func(t *template) (guestState, error)) error {
 	h.step("template directory")
 	if err := os.Mkdir(t.dir, 0o700); err != nil {
 		return explainDisk(err, filepath.Dir(t.dir))
@@ -239,11 +253,11 @@ func (h *Host) fillTemplate(t *template, fill func(t *template) (guestclient.Mar
 	if err := writeRecord(t.dir, r, false); err != nil {
 		return err
 	}
-	marker, err := fill(t)
+	guest, err := fill(t)
 	if err != nil {
 		return err
 	}
-	r.Marker, r.Ready, r.Bytes = marker, true, diskUsage(t.vmDir())
+	r.Marker, r.Interfaces, r.Ready, r.Bytes = guest.marker, guest.interfaces, true, diskUsage(t.vmDir())
 	h.step("template ready")
 	if err := writeRecord(t.dir, r, true); err != nil {
 		return err
