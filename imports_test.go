@@ -101,6 +101,7 @@ var layers = []struct {
 	}},
 	{"APIs", "the contract between processes, and the files that they share", map[string]imports{
 		"internal/localapi":         {ours: []string{".", "internal/peer", "internal/terminal"}, outside: []string{"golang.org/x/sys"}},
+		"internal/hostapi":          {ours: []string{".", "internal/localapi", "internal/peer"}},
 		"internal/localapi/apitype": {ours: []string{".", "audit", "hook", "internal/approve", "internal/approvaltext", "internal/hooks", "internal/agenthook", "internal/localapi", "internal/notify", "internal/packstore", "internal/peer", "internal/policy", "internal/policy/review", "internal/receipts", "internal/redact", "internal/safefile", "internal/settings", "internal/terminal", "internal/tui", "pack"}},
 		"internal/settings":         {ours: []string{".", "internal/egress", "internal/localapi", "internal/redact", "internal/sshsig", "internal/workspace", "internal/strictjson", "internal/strictyaml"}, outside: []string{"github.com/goccy/go-yaml"}},
 		"internal/packstore":        {ours: []string{".", "internal/localapi", "internal/safefile", "internal/terminal", "pack", "pack/clixpack", "packs"}},
@@ -110,6 +111,7 @@ var layers = []struct {
 		"internal/control": {ours: []string{".", "internal/auth", "internal/ledger", "internal/store"}, outside: []string{"github.com/danielgtaylor/huma/v2"}},
 		"internal/gateway": {ours: []string{".", "internal/gate", "internal/localapi", "internal/localapi/apitype", "internal/peer", "internal/redact", "internal/safefile", "internal/settings", "internal/workspace", "pack", "internal/applied", "internal/strictjson"}},
 		"internal/server":  {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/socketproxy", "internal/egress", "internal/gate", "internal/gateway", "internal/gitsign", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/notify", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/receipts", "internal/safefile", "internal/settings", "internal/sshsig", "internal/terminal", "internal/workspace", "internal/wrap", "pack", "internal/toolsearch", "internal/applied", "internal/strictjson", "internal/ledger/index", "internal/ledger/notary", "internal/remote", "internal/source", "internal/sshca", "internal/toolchain"}, outside: []string{"golang.org/x/sync"}},
+		"internal/vmhost":  {ours: []string{".", "internal/guestclient", "internal/guestwire", "internal/hostapi", "internal/localapi", "internal/peer", "internal/safefile", "internal/strictjson", "internal/vm"}, outside: []string{"golang.org/x/sync", "golang.org/x/sys"}},
 		"internal/witness": {ours: []string{".", "audit", "internal/localapi", "internal/safefile", "internal/strangers", "internal/terminal"}, outside: []string{"golang.org/x/mod"}},
 	}},
 	{"command line", "commands, questions and output", map[string]imports{
@@ -117,9 +119,10 @@ var layers = []struct {
 		"internal/cli/direct":      {ours: []string{".", "audit", "hook", "internal/cli", "internal/egress", "internal/gateway", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/notify", "internal/onboard", "internal/packstore", "internal/safefile", "internal/server", "internal/settings", "internal/terminal", "internal/toolchain", "internal/workspace", "internal/wrap", "pack", "internal/ledger/notary", "internal/witness", "internal/readonlyshell", "internal/remote", "internal/source", "internal/sshca", "internal/broker/process"}, outside: []string{"golang.org/x/crypto/ssh", "github.com/spf13/cobra"}},
 		"internal/broker/process":  {ours: []string{".", "internal/broker"}},
 		"internal/control/process": {ours: []string{".", "internal/auth", "internal/control", "internal/ledger", "internal/store", "internal/strictyaml"}, outside: []string{"github.com/goccy/go-yaml"}},
-		"internal/bench":           {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/cli", "internal/cli/direct", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/policy", "internal/policyfiles", "internal/readonly", "internal/redact", "internal/remote", "internal/server", "internal/settings", "internal/source", "internal/sshca", "internal/terminal"}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/spf13/cobra", "golang.org/x/crypto/ssh", "golang.org/x/sync", "github.com/modelcontextprotocol/go-sdk"}},
+		"internal/bench":           {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/cli", "internal/cli/direct", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/policy", "internal/policyfiles", "internal/readonly", "internal/redact", "internal/remote", "internal/server", "internal/settings", "internal/source", "internal/sshca", "internal/terminal", "internal/guestclient", "internal/hostapi", "internal/vmhost", "internal/vmhost/process"}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/spf13/cobra", "golang.org/x/crypto/ssh", "golang.org/x/sync", "github.com/modelcontextprotocol/go-sdk"}},
 		"internal/shim":            {ours: []string{".", "internal/localapi", "internal/terminal"}},
 		"internal/broker/helper":  {ours: []string{".", "internal/broker", "internal/egress", "internal/jail", "internal/peer"}},
+		"internal/vmhost/process": {ours: []string{".", "internal/hostapi", "internal/image", "internal/localapi", "internal/vm", "internal/vmhost"}},
 	}},
 	{"programs", "start one package", map[string]imports{
 		"cmd/bailey":                {ours: []string{"internal/cli", "internal/cli/direct", "internal/gitsign", "internal/jail"}},
@@ -129,6 +132,7 @@ var layers = []struct {
 		"cmd/bailey-shim":           {ours: []string{"internal/shim"}},
 		"cmd/bailey-helper":         {ours: []string{"internal/broker/helper"}},
 		"cmd/bailey-guest":          {ours: []string{"internal/guestagent"}},
+		"cmd/bailey-host":           {ours: []string{"internal/vmhost/process"}},
 		"cmd/bailey-readonly-shell": {ours: []string{"internal/readonlyshell"}},
 		"examples/hooks/notify":     {ours: []string{"hook"}},
 	}},
