@@ -95,6 +95,7 @@ var layers = []struct {
 	}},
 	{"APIs", "the contract between processes, and the files that they share", map[string]imports{
 		"internal/localapi":         {ours: []string{".", "internal/peer", "internal/terminal"}, outside: []string{"golang.org/x/sys"}},
+		"internal/hostapi":          {ours: []string{".", "internal/localapi", "internal/peer"}},
 		"internal/localapi/apitype": {ours: []string{".", "audit", "hook", "internal/approve", "internal/approvaltext", "internal/hooks", "internal/agenthook", "internal/localapi", "internal/notify", "internal/packstore", "internal/peer", "internal/policy", "internal/policy/review", "internal/receipts", "internal/redact", "internal/safefile", "internal/settings", "internal/terminal", "internal/tui", "pack"}},
 		"internal/settings":         {ours: []string{".", "internal/egress", "internal/localapi", "internal/redact", "internal/sshsig", "internal/workspace", "internal/strictjson", "internal/strictyaml"}, outside: []string{"github.com/goccy/go-yaml"}},
 		"internal/packstore":        {ours: []string{".", "internal/localapi", "internal/safefile", "internal/terminal", "pack", "pack/clixpack", "packs"}},

@@ -208,10 +208,27 @@ func (c *Client) startAnswer(line string) error {
 // ReadyVariable names the descriptor on which a starting client waits for the gateway.
 const ReadyVariable = "BAILEY_READY_FD"
 
-// Spawn starts program as the home's gateway, in a session of its own, so that it survives the client and gets no
-// signals from the client's terminal.
+// Spawn starts program as the home's gateway.
 func Spawn(h Home, program string, ready *os.File) (*os.Process, error) {
-	log, err := os.OpenFile(h.LogFile(), os.O_WRONLY|os.O_CREATE|os.O_APPEND|noFollow, 0o600)
+	return SpawnDaemon(Daemon{Dir: string(h), Log: h.LogFile(), Program: program, Argv: []string{"bailey", "gateway"},
+		Env: []string{"BAILEY_HOME=" + string(h)}, Declared: h.hookVariables(), Ready: ready})
+}
+
+// A Daemon is a process that a client starts and does not wait for.
+type Daemon struct {
+	Dir      string // working directory
+	Log      string // file of both outputs
+	Program  string
+	Argv     []string
+	Env      []string // added to the part of the client's environment that a gateway gets
+	Declared []string // names of more variables of the client that it gets
+	Ready    *os.File // the descriptor that [ReadyVariable] names
+}
+
+// SpawnDaemon starts a daemon in a session of its own, so that it survives the client and gets no signals from the client's
+// terminal.
+func SpawnDaemon(d Daemon) (*os.Process, error) {
+	log, err := os.OpenFile(d.Log, os.O_WRONLY|os.O_CREATE|os.O_APPEND|noFollow, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -221,13 +238,13 @@ func Spawn(h Home, program string, ready *os.File) (*os.Process, error) {
 		return nil, err
 	}
 	defer null.Close()
-	attr := &os.ProcAttr{Dir: string(h), Files: []*os.File{null, log, log}}
-	number, err := detachProcess(attr, ready)
+	attr := &os.ProcAttr{Dir: d.Dir, Files: []*os.File{null, log, log}}
+	number, err := detachProcess(attr, d.Ready)
 	if err != nil {
 		return nil, err
 	}
-	attr.Env = append(gatewayEnv(os.Environ(), h.hookVariables()), "BAILEY_HOME="+string(h), ReadyVariable+"="+number)
-	return os.StartProcess(program, []string{"bailey", "gateway"}, attr)
+	attr.Env = append(gatewayEnv(os.Environ(), d.Declared), append(d.Env, ReadyVariable+"="+number)...)
+	return os.StartProcess(d.Program, d.Argv, attr)
 }
 
 // gatewayEnv returns the part of a client's environment that a gateway started by it gets. The client of the first call

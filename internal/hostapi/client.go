@@ -1,0 +1,106 @@
+package hostapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"bailey"
+	"bailey/internal/localapi"
+	"bailey/internal/peer"
+)
+
+// ErrUnreachable is the error of a client if no host answers, or if the connection to it is lost.
+var ErrUnreachable = errors.New("the host of sandboxes is not reachable")
+
+// Client connects to a host of sandboxes. Its methods may be called by several goroutines.
+type Client struct {
+	Socket string // path
+	// Root is set if the host runs as root for several users. Otherwise it must run as this user.
+	Root bool
+	// Start starts a host that will listen on Socket, and returns when it does. If it is nil, none is started.
+	Start func(ctx context.Context) error
+}
+
+// dialHost connects, and starts a host if none answers.
+func (c *Client) dialHost(ctx context.Context) (*peer.Conn, error) {
+	conn, err := c.dialSocket()
+	switch {
+	case err == nil || errors.Is(err, bailey.Denied):
+		return conn, err
+	case c.Start == nil:
+		return nil, unreachableError(err)
+	}
+	if err := c.Start(ctx); err != nil {
+		return nil, unreachableError(err)
+	}
+	if conn, err = c.dialSocket(); err != nil {
+		return nil, unreachableError(err)
+	}
+	return conn, nil
+}
+
+func unreachableError(err error) error {
+	hint := bailey.HintOf(err)
+	if hint == "" {
+		hint = "start bailey-host, and see its log if it ends"
+	}
+	return bailey.Unavailable.Wrap(errors.Join(err, hidden{ErrUnreachable}), ErrUnreachable.Error(), hint)
+}
+
+// hidden is an error that errors.Is finds and whose text is empty.
+type hidden struct{ error }
+
+func (h hidden) Error() string { return "" }
+func (h hidden) Unwrap() error { return h.error }
+
+// openQuery connects and sends a query. The connection closes when ctx ends; the caller must call done.
+func (c *Client) openQuery(ctx context.Context, verb string, o Owner, request any) (conn *peer.Conn, done func(), err error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	if conn, err = c.dialHost(ctx); err != nil {
+		return nil, nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	done = func() { stop(); conn.Close() }
+	if err := conn.WriteJSON(localapi.FrameQuery, Query{Protocol, verb, o, body}); err != nil {
+		done()
+		return nil, nil, lostError(ctx, err)
+	}
+	return conn, done, nil
+}
+
+func lostError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if bailey.KindOf(err) == bailey.Invalid {
+		return err
+	}
+	return bailey.Unavailable.Wrap(errors.Join(err, hidden{ErrUnreachable}), "the host of sandboxes stopped during the operation",
+		"look at the sandboxes with bailey sandbox list; the operation may have been performed")
+}
+
+// Ask performs the operation for an owner.
+func (e Endpoint[Request, Answer]) Ask(ctx context.Context, c *Client, o Owner, r Request) (a Answer, err error) {
+	conn, done, err := c.openQuery(ctx, e.Verb, o, r)
+	if err != nil {
+		return a, err
+	}
+	defer done()
+	kind, b, err := conn.ReadFrame()
+	if err != nil {
+		return a, lostError(ctx, err)
+	}
+	err = localapi.LastWord(kind, b, &a)
+	return a, err
+}
+
+// StopHost ends the host. Its sandboxes continue to run, and the next host adopts them.
+func (c *Client) StopHost(ctx context.Context) error {
+	without := &Client{Socket: c.Socket, Root: c.Root}
+	_, err := Endpoint[None, None]{StopVerb}.Ask(ctx, without, Owner{}, None{})
+	return err
+}
