@@ -34,6 +34,9 @@ type Config struct {
 	// Resync is the Marker of the session in which the guest was when its snapshot was made. It is required for a clone
 	// and if this process adopts a running guest; otherwise it is nil.
 	Resync *Marker
+	// Marker is what [Session.Marker] will return; it must be random. A host that may be killed records it before the
+	// session begins. If it is nil, it is chosen here.
+	Marker *Marker
 	// HelloTime is how long the agent may take to answer the first time, including its boot; the default is a minute.
 	HelloTime time.Duration
 	// OpTime is how long an operation that is not a command may take, and a write to the guest; the default is 30 s.
@@ -73,7 +76,9 @@ func Dial(ctx context.Context, conn net.Conn, cfg Config) (*Session, error) {
 	s := &Session{conn: conn, cfg: cfg, w: guestwire.NewWriter(conn), streams: map[uint32]*stream{},
 		done: make(chan struct{}), slots: make(chan struct{}, guestwire.MaxStreams)}
 	s.renewed.Store(!cfg.MustRenew)
-	rand.Read(s.marker[:])
+	if rand.Read(s.marker[:]); cfg.Marker != nil {
+		s.marker = *cfg.Marker
+	}
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	conn.SetDeadline(time.Now().Add(cfg.HelloTime))

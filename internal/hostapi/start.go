@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,15 @@ const program = "bailey-host"
 
 // startTime limits how long a client waits for a host, which first adopts the sandboxes of the former one.
 const startTime = 2 * time.Minute
+
+// idleTime is how long a host that was started on demand runs without sandboxes and connections.
+const idleTime = 10 * time.Minute
+
+// ImagesName is the name of the directory of images, beside that of the host.
+const ImagesName = "images"
+
+// ImagesOf returns the directory of images of a home.
+func ImagesOf(h localapi.Home) string { return h.Path(ImagesName) }
 
 // Dir is the directory of a host: sandboxes, templates, host.sock, and host.log.
 type Dir string
@@ -101,6 +111,27 @@ func (d Dir) waitForTurn(ctx context.Context, lock string) (free func(), err err
 	}
 }
 
+// WaitForEnd waits until no host owns the directory.
+func (d Dir) WaitForEnd(ctx context.Context) error {
+	for {
+		free, err := localapi.LockFile(d.Lock())
+		switch {
+		case err == nil:
+			free()
+			return nil
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case !errors.Is(err, syscall.EWOULDBLOCK):
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
 // runProgram starts the program and waits until it is ready.
 func (d Dir) runProgram(ctx context.Context) error {
 	path, err := findProgram()
@@ -113,7 +144,7 @@ func (d Dir) runProgram(ctx context.Context) error {
 	}
 	defer r.Close()
 	process, err := localapi.SpawnDaemon(localapi.Daemon{Dir: string(d), Log: d.Log(), Program: path,
-		Argv: []string{program, "--dir", string(d)}, Ready: w})
+		Argv: []string{program, "serve", "--dir", string(d), "--idle", idleTime.String()}, Ready: w})
 	w.Close()
 	if err != nil {
 		return bailey.Unavailable.Wrap(err, "cannot start "+path, "see whether "+string(d)+" can be written")

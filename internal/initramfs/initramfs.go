@@ -17,12 +17,21 @@ import (
 type Content struct {
 	Agent   string   // the program bailey-guest, statically linked, for the architecture of the guest
 	Modules []string // modules of the guest's kernel, in the order in which they must be loaded
+	Files   []File   // more files, in an order in which directories precede their content
+}
+
+// A File is one more file of the guest. If From is empty, it is a symbolic link if Link is set, and otherwise a directory.
+type File struct {
+	Name string // path without "/" at its beginning
+	From string // file of the host
+	Link string // target
+	Mode int    // permissions
 }
 
 // maxModules is how many modules the numbers in their names can order.
 const maxModules = 999
 
-const directory, regular, device = 0o040000, 0o100000, 0o020000
+const directory, regular, device, link = 0o040000, 0o100000, 0o020000, 0o120000
 
 // Write writes the file system to w, uncompressed. The same content gives the same bytes.
 func Write(w io.Writer, c Content) error {
@@ -37,6 +46,17 @@ func Write(w io.Writer, c Content) error {
 	a.addFile("init", c.Agent, 0o755)
 	for i, module := range c.Modules {
 		a.addFile(path.Join("modules", fmt.Sprintf("%03d-%s", i, filepath.Base(module))), module, 0o644)
+	}
+	for _, f := range c.Files {
+		switch {
+		case f.From != "":
+			a.addFile(f.Name, f.From, f.Mode)
+		case f.Link != "":
+			a.addEntry(entry{name: f.Name, mode: link | 0o777, size: len(f.Link)})
+			a.addText(f.Link)
+		default:
+			a.addEntry(entry{name: f.Name, mode: directory | f.Mode})
+		}
 	}
 	a.addEntry(entry{name: "TRAILER!!!"})
 	return errors.Join(a.err, a.w.Flush())
@@ -66,6 +86,13 @@ func (a *archive) addEntry(e entry) {
 		fmt.Fprintf(a.w, "%08x", n)
 	}
 	_, a.err = a.w.WriteString(e.name + "\x00" + strings.Repeat("\x00", -(110+len(e.name)+1)&3))
+}
+
+// addText writes the content of an entry, padded to a multiple of four.
+func (a *archive) addText(text string) {
+	if a.err == nil {
+		_, a.err = a.w.WriteString(text + strings.Repeat("\x00", -len(text)&3))
+	}
 }
 
 // addFile writes a regular file of the host. If its size changes meanwhile, that is an error.

@@ -1,0 +1,109 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"bailey/internal/guestclient"
+	"bailey/internal/ktest"
+	"bailey/internal/vm"
+)
+
+const patience = 4 * time.Minute // for what takes twenty seconds on an idle machine
+
+var agentDir string
+
+// TestMain removes the agent.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if agentDir != "" {
+		os.RemoveAll(agentDir)
+	}
+	os.Exit(code)
+}
+
+// buildAgent builds the program once, as it is shipped.
+var buildAgent = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "bailey-image-agent-")
+	if err != nil {
+		return "", err
+	}
+	agentDir = dir
+	file := filepath.Join(dir, "bailey-guest")
+	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", file, "bailey/cmd/bailey-guest")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	cmd.Stderr = os.Stderr
+	return file, cmd.Run()
+})
+
+func testAgent(t testing.TB) string {
+	t.Helper()
+	file, err := buildAgent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// bootImage starts a machine from an image and returns the session with its agent.
+func bootImage(t testing.TB, i Image, machine string) *guestclient.Session {
+	t.Helper()
+	ktest.Long(t)
+	ktest.Require(t, "qemu-system-x86_64")
+	host, err := vm.New(vm.Config{QEMUTime: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := vm.Spec{Arch: i.Arch, Machine: machine, Accel: vm.Emulated, MemoryMB: i.MemoryMB, CPUs: 1, Kernel: i.Kernel,
+		Initrd: i.Initrd, Append: i.Append}
+	for _, l := range i.Layers {
+		s.Layers = append(s.Layers, vm.Layer(l))
+	}
+	m, err := host.Start(t.Context(), filepath.Join(t.TempDir(), "machine"), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Destroy(context.Background()) })
+	conn, err := m.Channel(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := guestclient.Dial(t.Context(), conn, guestclient.Config{HelloTime: patience, OpTime: patience})
+	if err != nil {
+		t.Fatal(err, m.Err())
+	}
+	t.Cleanup(func() { session.Close() })
+	return session
+}
+
+// runGuest runs a shell line as root and returns what it wrote and its exit code.
+func runGuest(t testing.TB, s *guestclient.Session, line string) (string, int) {
+	t.Helper()
+	var out bytes.Buffer
+	exit, err := s.Exec(t.Context(), guestclient.Command{Argv: []string{"/bin/sh", "-c", line}, Stdout: &out, Stderr: &out})
+	if err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	return out.String(), int(exit.Code)
+}
+
+// TestMinimalBoots boots a minimal image and runs programs of busybox in it.
+func TestMinimalBoots(t *testing.T) {
+	s := openStore(t, filepath.Join(t.TempDir(), "images"))
+	i, err := s.AddMinimal(t.Context(), MinimalConfig{Name: "minimal", Arch: "amd64", Agent: testAgent(t),
+		Kernel: ktest.Fetched(t, "linux-7.1-amd64"), Tools: ktest.Fetched(t, "busybox-amd64"), From: "a test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	guest := bootImage(t, i, vm.MicroVM)
+	if out, code := runGuest(t, guest, "id; ls /bin | wc -l; echo x | tr x y; cat /proc/1/comm"); code != 0 ||
+		out != "uid=0(root) gid=0(root)\n165\ny\ninit\n" {
+		t.Errorf("%q, %d", out, code)
+	}
+}

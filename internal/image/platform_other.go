@@ -1,0 +1,20 @@
+//go:build !linux
+
+package image
+
+import (
+	"errors"
+	"os"
+
+	"bailey"
+)
+
+var errQuota, errLocked = errors.New("the quota is used up"), errors.New("another process has it locked")
+
+func systemSupport() error {
+	return bailey.Unavailable.New("images and machines exist on Linux only", "use a Linux host")
+}
+
+func lockFile(string, bool, bool) (*os.File, error) { return nil, systemSupport() }
+
+func identifyFile(*os.File) (identity, error) { return identity{}, systemSupport() }
