@@ -82,8 +82,8 @@ func (a action) number(name string) (int, error) {
 	return n, nil
 }
 
-// duration returns a time such as 90m, or 0 for no text.
-func duration(text string) (time.Duration, error) {
+// parseLifetime returns a time such as 90m, or 0 for no text.
+func parseLifetime(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}

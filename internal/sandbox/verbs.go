@@ -132,13 +132,13 @@ func branchOf(r *machineRun) (hostapi.BranchRequest, error) {
 }
 
 func extendOf(r *machineRun) (hostapi.ExtendRequest, error) {
-	ttl, err := duration(r.action.operands[1])
+	ttl, err := parseLifetime(r.action.operands[1])
 	return hostapi.ExtendRequest{Sandbox: r.box.ID, TTL: ttl}, err
 }
 
 // createBox creates the sandbox. The receipt then names it.
 func createBox(ctx context.Context, r *machineRun, s bailey.Streams) (bailey.Exit, error) {
-	ttl, err := duration(r.action.settings["ttl"])
+	ttl, err := parseLifetime(r.action.settings["ttl"])
 	if err != nil {
 		return bailey.Exit{}, err
 	}
