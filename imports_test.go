@@ -112,7 +112,7 @@ var layers = []struct {
 	}},
 	{"command line", "commands, questions and output", map[string]imports{
 		"internal/cli":            {ours: []string{".", "audit", "internal/approve", "internal/approvaltext", "internal/agenthook", "internal/hostapi", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/readonly", "internal/receipts", "internal/redact", "internal/safefile", "internal/settings", "internal/shellparse", "internal/sshca", "internal/strangers", "internal/terminal", "internal/tui", "internal/workspace", "pack", "internal/strictjson", "internal/notify"}, outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "github.com/tailscale/hujson"}},
-		"internal/cli/direct":     {ours: []string{".", "audit", "hook", "internal/cli", "internal/egress", "internal/gateway", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/notify", "internal/onboard", "internal/packstore", "internal/safefile", "internal/server", "internal/settings", "internal/terminal", "internal/toolchain", "internal/workspace", "internal/wrap", "pack", "internal/ledger/notary", "internal/witness", "internal/readonlyshell", "internal/remote", "internal/source", "internal/sshca"}, outside: []string{"golang.org/x/crypto/ssh", "github.com/spf13/cobra"}},
+		"internal/cli/direct":     {ours: []string{".", "audit", "hook", "internal/cli", "internal/egress", "internal/gateway", "internal/hooks", "internal/hostapi", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/notify", "internal/onboard", "internal/packstore", "internal/safefile", "internal/server", "internal/settings", "internal/terminal", "internal/toolchain", "internal/workspace", "internal/wrap", "pack", "internal/ledger/notary", "internal/witness", "internal/readonlyshell", "internal/remote", "internal/source", "internal/sshca"}, outside: []string{"golang.org/x/crypto/ssh", "github.com/spf13/cobra"}},
 		"internal/vmhost/process": {ours: []string{".", "internal/hostapi", "internal/image", "internal/localapi", "internal/vm", "internal/vmhost"}},
 		"internal/broker/process": {ours: []string{".", "internal/broker"}},
 		"internal/bench":          {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/cli", "internal/cli/direct", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/policy", "internal/policyfiles", "internal/readonly", "internal/redact", "internal/remote", "internal/server", "internal/settings", "internal/source", "internal/sshca", "internal/terminal"}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/spf13/cobra", "golang.org/x/crypto/ssh", "golang.org/x/sync", "github.com/modelcontextprotocol/go-sdk"}},
@@ -129,11 +129,12 @@ var layers = []struct {
 		"examples/hooks/notify":     {ours: []string{"hook"}},
 	}},
 	{"tests", "for tests only", map[string]imports{
-		"internal/ktest":         {outside: []string{"golang.org/x/sys"}},
-		"internal/ktest/sshhost": {ours: []string{"internal/ktest"}, outside: []string{"golang.org/x/crypto/ssh"}},
-		"internal/ktest/touch":   {outside: []string{"golang.org/x/crypto/ssh"}},
-		"internal/jail/battery":  {outside: []string{"golang.org/x/sys"}},
-		"packs/hostile":          {},
+		"internal/ktest":            {outside: []string{"golang.org/x/sys"}},
+		"internal/ktest/sshhost":    {ours: []string{"internal/ktest"}, outside: []string{"golang.org/x/crypto/ssh"}},
+		"internal/ktest/guestimage": {ours: []string{"internal/image", "internal/ktest"}},
+		"internal/ktest/touch":      {outside: []string{"golang.org/x/crypto/ssh"}},
+		"internal/jail/battery":     {outside: []string{"golang.org/x/sys"}},
+		"packs/hostile":             {},
 	}},
 }
 

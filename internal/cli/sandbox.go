@@ -26,7 +26,7 @@ import (
 func (a *App) sandboxVerb() *cobra.Command {
 	return GroupVerb("sandbox", "Use virtual machines that an agent may break", "", a.sandboxCreateVerb(), a.sandboxListVerb(),
 		a.sandboxShowVerb(), a.sandboxExecVerb(),
-		a.sandboxStateVerb("start", "Start a stopped sandbox, or let a paused one continue"),
+		a.sandboxStateVerb("start", "Start a stopped sandbox, or let a paused one continue", "resume"),
 		a.sandboxStateVerb("stop", "Stop a sandbox; its files stay"),
 		a.sandboxStateVerb("pause", "Pause a sandbox until it is started"),
 		a.sandboxSnapshotVerb(), a.sandboxSnapshotsVerb(), a.sandboxRestoreVerb(), a.sandboxBranchVerb(), a.sandboxExtendVerb(),
@@ -142,8 +142,8 @@ func printBoxes(w io.Writer, l boxList) {
 	})
 }
 
-// slowly prints a message if do takes more than a second.
-func (a *App) slowly(message string, do func() error) error {
+// withNotice prints a message if do takes more than a second.
+func (a *App) withNotice(message string, do func() error) error {
 	defer time.AfterFunc(time.Second, func() { fmt.Fprintln(a.Stderr, "bailey: "+message) }).Stop()
 	return do()
 }
@@ -172,7 +172,7 @@ The first sandbox of an image boots it, which can take a minute; each later one 
 			if cmd.Flags().Changed("memory") {
 				input["memory_mb"] = memory
 			}
-			return a.slowly("the first sandbox of an image boots it; this can take a minute", func() error {
+			return a.withNotice("the first sandbox of an image boots it; this can take a minute", func() error {
 				return answerCall(cmd.Context(), a, localapi.CallQuery{Capability: "sandbox.create", Input: input}, func(w io.Writer, b hostapi.Sandbox) {
 					printBox(w, b)
 					fmt.Fprintf(w, "next: bailey sandbox exec %s -- uname -a\n", terminal.Shown(cmp.Or(b.Name, b.ID)))
@@ -203,8 +203,8 @@ func (a *App) sandboxShowVerb() *cobra.Command {
 }
 
 // sandboxStateVerb returns a command that only changes the state of a sandbox.
-func (a *App) sandboxStateVerb(verb, short string) *cobra.Command {
-	return &cobra.Command{Use: verb + " SANDBOX", Short: short, Args: OneArg(exampleBox), PreRun: a.Warn,
+func (a *App) sandboxStateVerb(verb, short string, aliases ...string) *cobra.Command {
+	return &cobra.Command{Use: verb + " SANDBOX", Aliases: aliases, Short: short, Args: OneArg(exampleBox), PreRun: a.Warn,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.callBox(cmd.Context(), verb, args[0], nil) }}
 }
 
@@ -250,7 +250,6 @@ By default policy asks before commands that name a program that connects elsewhe
 		},
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // options after the sandbox are those of the command
 	f.StringVar(&dir, "dir", "", "the working `directory`; / unless said")
 	f.StringArrayVar(&env, "env", nil, "a variable, `NAME=value`; may be repeated")
 	f.Uint32Var(&uid, "uid", 0, "the `user` and group in the sandbox; root unless said")

@@ -69,8 +69,8 @@ func parseAction(args []string) (a action, err error) {
 	return a, nil
 }
 
-// number returns a setting as a number, or 0 if it is absent.
-func (a action) number(name string) (int, error) {
+// numberOf returns a setting as a number, or 0 if it is absent.
+func (a action) numberOf(name string) (int, error) {
 	text := a.settings[name]
 	if text == "" {
 		return 0, nil
@@ -100,7 +100,7 @@ func (r *Runner) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, ok := verbs()[a.verb]
+	v, ok := allVerbs()[a.verb]
 	if !ok || len(a.operands) != v.operands || v.command != (len(a.command) > 0) {
 		return nil, bailey.Internal.Errorf("", "sandboxes have no verb %q with %d operands", a.verb, len(a.operands))
 	}
@@ -154,11 +154,11 @@ func (r *machineRun) planCreation(ctx context.Context) error {
 	if (image == "") == (from == "") {
 		return bailey.Invalid.New("a sandbox is made from an image or from a snapshot", "name one of them, for example image: debian")
 	}
-	cpus, err := r.action.number("cpus")
+	cpus, err := r.action.numberOf("cpus")
 	if err != nil {
 		return err
 	}
-	memory, err := r.action.number("memory_mb")
+	memory, err := r.action.numberOf("memory_mb")
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (r *machineRun) describeCage() {
 	add("owner", "owner person %q agent %q", r.owner.Person, r.owner.Agent)
 	if r.box.Accelerator != "" {
 		r.cage.Layers = append(r.cage.Layers, "machine")
-		r.cage.Labels = r.labels()
+		r.cage.Labels = r.machineLabels()
 		add("machine", "machine %q image %q sha256 %q accelerator %q network %q", r.box.ID, r.box.Image, r.box.ImageDigest,
 			r.box.Accelerator, cmp.Or(r.box.Network, NoNetwork))
 	}
@@ -220,8 +220,8 @@ func (r *machineRun) describeCage() {
 	r.recordMachine()
 }
 
-// labels returns the facts about the machine that rules can test.
-func (r *machineRun) labels() []string {
+// machineLabels returns the facts about the machine that rules can test.
+func (r *machineRun) machineLabels() []string {
 	labels := []string{"accelerator=" + r.box.Accelerator, "image=" + r.box.Image, "network=" + cmp.Or(r.box.Network, NoNetwork)}
 	slices.Sort(labels)
 	return labels

@@ -139,6 +139,9 @@ func TestCalls(t *testing.T) {
 		if r.err != nil || !strings.Contains(r.out, c.want) || r.exit.Code != c.code {
 			t.Errorf("%s %v: %q, exit %d, %v; want %q", c.call, c.input, r.out, r.exit.Code, r.err, c.want)
 		}
+		if strings.Contains(r.out, "session") {
+			t.Errorf("%s names a session: %s", c.call, r.out)
+		}
 		if c.call == "sandbox.exec" && c.input["uid"] != nil {
 			if k := h.command; k.Dir != "/tmp" || k.UID != 5 || !slices.Equal(k.Env, []string{"A=b=c", "D="}) {
 				t.Errorf("the host got %+v", k)
@@ -161,7 +164,7 @@ func TestEachCapabilityHasAVerb(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := verbs()
+	known := allVerbs()
 	for _, m := range catalog.All() {
 		if m.Isolation != pack.Sandbox {
 			continue

@@ -24,8 +24,8 @@ type verb struct {
 	do       operation
 }
 
-// verbs returns the operations by name.
-func verbs() map[string]verb {
+// allVerbs returns the operations by name.
+func allVerbs() map[string]verb {
 	return map[string]verb{
 		"create":          {do: createBox},
 		"list":            {do: listOf("sandboxes", hostapi.List, nothingOf)},
@@ -70,10 +70,29 @@ func listOf[Request, Answer any](name string, e hostapi.Endpoint[Request, Answer
 		if err != nil {
 			return bailey.Exit{}, err
 		}
+		hideSession(&answer)
 		if name != "" {
 			return bailey.Exit{}, printJSON(s.Stdout, map[string]Answer{name: answer})
 		}
 		return bailey.Exit{}, printJSON(s.Stdout, answer)
+	}
+}
+
+// hideSession removes the session of the owner from an answer: agents need no identifier of another session.
+func hideSession(answer any) {
+	switch a := answer.(type) {
+	case *hostapi.Sandbox:
+		a.Owner.Session = ""
+	case *[]hostapi.Sandbox:
+		for i := range *a {
+			(*a)[i].Owner.Session = ""
+		}
+	case *hostapi.Snapshot:
+		a.Owner.Session = ""
+	case *[]hostapi.Snapshot:
+		for i := range *a {
+			(*a)[i].Owner.Session = ""
+		}
 	}
 }
 
@@ -151,6 +170,7 @@ func createBox(ctx context.Context, r *machineRun, s bailey.Streams) (bailey.Exi
 	if err != nil {
 		return bailey.Exit{}, err
 	}
+	hideSession(&box)
 	r.box = box
 	r.recordMachine()
 	return bailey.Exit{}, printJSON(s.Stdout, box)
@@ -182,11 +202,11 @@ func removeSnapshot(ctx context.Context, r *machineRun, s bailey.Streams) (baile
 
 // commandOf returns the command of the call.
 func (r *machineRun) commandOf() (c hostapi.Command, err error) {
-	uid, err := r.action.number("uid")
+	uid, err := r.action.numberOf("uid")
 	if err != nil {
 		return c, err
 	}
-	gid, err := r.action.number("gid")
+	gid, err := r.action.numberOf("gid")
 	if err != nil {
 		return c, err
 	}

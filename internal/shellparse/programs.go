@@ -30,7 +30,7 @@ func Programs(argv []string) (names []string, hidden string) {
 	f := &programFinder{names: map[string]bool{}}
 	f.addWords(argv, 0)
 	if len(f.names) > maxPrograms {
-		f.hide("it names too many programs")
+		f.markHidden("it names too many programs")
 	}
 	names = slices.Sorted(maps.Keys(f.names))
 	return names[:min(len(names), maxPrograms)], f.hidden
@@ -42,8 +42,8 @@ type programFinder struct {
 	hidden string
 }
 
-// hide records why programs do not show. The first reason stays.
-func (f *programFinder) hide(why string) {
+// markHidden records why programs do not show. The first reason stays.
+func (f *programFinder) markHidden(why string) {
 	if f.hidden == "" {
 		f.hidden = why
 	}
@@ -53,18 +53,18 @@ func (f *programFinder) hide(why string) {
 func (f *programFinder) addLine(line string, depth int) {
 	switch {
 	case depth > maxDepth:
-		f.hide("shells are nested too deeply")
+		f.markHidden("shells are nested too deeply")
 		return
 	case len(line) > MaxLine, strings.Count(line, "(")+strings.Count(line, "{")+strings.Count(line, "`") > maxNest:
-		f.hide("a script is too long")
+		f.markHidden("a script is too long")
 		return
 	case strings.ContainsFunc(line, isInvisible):
-		f.hide("a script contains invisible characters")
+		f.markHidden("a script contains invisible characters")
 		return
 	}
 	tree, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(line), "")
 	if err != nil {
-		f.hide("a script cannot be parsed as a shell would")
+		f.markHidden("a script cannot be parsed as a shell would")
 		return
 	}
 	syntax.Walk(tree, func(n syntax.Node) bool {
@@ -110,7 +110,7 @@ func (f *programFinder) addStatement(s *syntax.Stmt, depth int) {
 		v, literal := (&lineWalker{home: "/root"}).literalWord(w)
 		switch {
 		case !literal && i == 0:
-			f.hide("the name of a program is not literal")
+			f.markHidden("the name of a program is not literal")
 			return
 		case !literal:
 			v = notLiteral
@@ -146,7 +146,7 @@ func isShell(word string) bool { return slices.Contains(shells, path.Base(word))
 // addWords adds the program of an argument list, and those that it runs.
 func (f *programFinder) addWords(words []string, depth int) {
 	if depth > maxDepth {
-		f.hide("programs are nested too deeply")
+		f.markHidden("programs are nested too deeply")
 		return
 	}
 	for len(words) > 0 {
@@ -188,7 +188,7 @@ func (f *programFinder) addName(word string) string {
 	case word == "":
 		return ""
 	case word == notLiteral, len(name) > maxProgramName, strings.ContainsFunc(name, isInvisible):
-		f.hide("the name of a program is not literal")
+		f.markHidden("the name of a program is not literal")
 		return ""
 	}
 	f.names[name] = true
@@ -215,12 +215,12 @@ func (f *programFinder) addShell(words []string, depth int) {
 				return
 			}
 			if strings.Contains(word, "s") {
-				f.hide("a shell reads its commands from standard input")
+				f.markHidden("a shell reads its commands from standard input")
 				return
 			}
 		case strings.HasPrefix(word, "-") && word != "-": // --norc, or the end of the options
 		case word == "-" || word == "/dev/stdin" || word == "/proc/self/fd/0":
-			f.hide("a shell reads its commands from standard input")
+			f.markHidden("a shell reads its commands from standard input")
 			return
 		case i > 0 && len(words[i]) > 1 && strings.HasSuffix(words[i], "o") && strings.ContainsRune("-+", rune(words[i][0])):
 			// the value of -o
@@ -228,7 +228,7 @@ func (f *programFinder) addShell(words []string, depth int) {
 			return // a file with a script
 		}
 	}
-	f.hide("a shell reads its commands from standard input")
+	f.markHidden("a shell reads its commands from standard input")
 }
 
 // addShellScript adds the programs of the first word that is no option, and of the parameters after it.
@@ -259,7 +259,7 @@ func (f *programFinder) addFound(words []string, depth int) {
 // addScript adds the programs of a text that a shell evaluates.
 func (f *programFinder) addScript(text string, depth int) {
 	if strings.Contains(text, notLiteral) {
-		f.hide("a script is not literal")
+		f.markHidden("a script is not literal")
 		return
 	}
 	f.addLine(text, depth+1)
@@ -271,7 +271,7 @@ func (f *programFinder) addEvery(words []string, depth int) {
 		word = strings.TrimPrefix(word, "-S") // of env
 		switch {
 		case word == notLiteral:
-			f.hide("a script is not literal")
+			f.markHidden("a script is not literal")
 		case word == "" || word == "--":
 		case strings.ContainsAny(word, " \t\n;&|<>()$`'\"\\{}*?[") || isShell(word) && depth == 0:
 			if isShell(word) {
