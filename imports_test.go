@@ -131,7 +131,7 @@ var layers = []struct {
 	{"tests", "for tests only", map[string]imports{
 		"internal/ktest":            {outside: []string{"golang.org/x/sys"}},
 		"internal/ktest/sshhost":    {ours: []string{"internal/ktest"}, outside: []string{"golang.org/x/crypto/ssh"}},
-		"internal/ktest/guestimage": {ours: []string{"internal/image", "internal/ktest"}},
+		"internal/ktest/guestimage": {ours: []string{"internal/hostapi", "internal/image", "internal/ktest", "internal/localapi"}},
 		"internal/ktest/touch":      {outside: []string{"golang.org/x/crypto/ssh"}},
 		"internal/jail/battery":     {outside: []string{"golang.org/x/sys"}},
 		"packs/hostile":             {},
