@@ -141,7 +141,7 @@ func (b *box) openSession(ctx context.Context) (*guestclient.Session, error) {
 		"show the sandbox; if it runs, its guest is overloaded or damaged: destroy it", "the guest does not answer within %v",
 		b.h.GuestTime))
 	defer cancel()
-	s, err := dialGuest(ctx, m, guestclient.Config{Marker: &r.Marker, Resync: &r.Marker, OpTime: b.h.GuestTime})
+	s, err := redialGuest(ctx, m, guestclient.Config{Marker: &r.Marker, OpTime: b.h.GuestTime}, r.Marker, false)
 	if err != nil {
 		return nil, err
 	}
@@ -176,16 +176,30 @@ func mustRun(s hostapi.Sandbox, m *vm.Machine) error {
 	return nil
 }
 
-// dialGuest begins a session. If cfg.Resync is set, the agent may or may not have seen the end of the former session:
-// while no host is connected, the port reads as ended in a running guest, and not in one that was just resumed. So both
-// beginnings are tried in turns, with a pause in which the agent sees the end.
+// dialGuest begins a session with a guest that has just booted.
 func dialGuest(ctx context.Context, m *vm.Machine, cfg guestclient.Config) (*guestclient.Session, error) {
-	resync := cfg.Resync
+	cfg.HelloTime = time.Hour // ctx ends earlier
+	conn, err := m.Channel(ctx)
+	if err != nil {
+		return nil, endOf(m, err)
+	}
+	s, err := guestclient.Dial(ctx, conn, cfg)
+	if err != nil {
+		return nil, endOf(m, cmp.Or(context.Cause(ctx), err))
+	}
+	return s, nil
+}
+
+// redialGuest begins a session with a guest that had one, with the given marker. While no host is connected, the port
+// reads as ended in a running guest, and not in one that was just resumed, so the agent may or may not have seen the end
+// of its former session. Both beginnings are tried in turns, with a pause in which the agent sees the end. resumed says
+// which is more likely.
+func redialGuest(ctx context.Context, m *vm.Machine, cfg guestclient.Config, marker guestclient.Marker, resumed bool) (*guestclient.Session, error) {
 	for patience := time.Second; ; patience = min(2*patience, time.Minute) {
-		if resync == nil {
-			patience = time.Hour // the agent may have to boot; ctx ends earlier
+		cfg.Resync, cfg.HelloTime = nil, patience
+		if resumed {
+			cfg.Resync = &marker
 		}
-		cfg.HelloTime = patience
 		conn, err := m.Channel(ctx)
 		if err != nil {
 			return nil, endOf(m, err)
@@ -198,14 +212,8 @@ func dialGuest(ctx context.Context, m *vm.Machine, cfg guestclient.Config) (*gue
 			return nil, endOf(m, err)
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		case resync == nil:
-			return nil, err
 		}
-		if cfg.Resync != nil {
-			cfg.Resync = nil
-		} else {
-			cfg.Resync = resync
-		}
+		resumed = !resumed
 		select {
 		case <-ctx.Done():
 		case <-time.After(100 * time.Millisecond):
@@ -231,7 +239,8 @@ func (b *box) renewGuest(ctx context.Context, m *vm.Machine, resync guestclient.
 		"the guest of the new machine does not answer within %v", 2*b.h.GuestTime))
 	defer cancel()
 	r := b.recordNow()
-	s, err := dialGuest(ctx, m, guestclient.Config{MustRenew: true, Resync: &resync, Marker: &r.Marker, OpTime: b.h.GuestTime})
+	cfg := guestclient.Config{MustRenew: true, Marker: &r.Marker, OpTime: b.h.GuestTime}
+	s, err := redialGuest(ctx, m, cfg, resync, true)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,9 @@ func (h *Host) openGuest(ctx context.Context, c caller, ref string) (*guestclien
 	if err != nil {
 		return nil, err
 	}
+	if now := b.describeBox(ctx); now.State == hostapi.Failed {
+		return nil, bailey.Unavailable.Errorf(now.Hint, "the sandbox %s does not run: %s", now.Name, now.Problem)
+	}
 	return b.openSession(ctx)
 }
 

@@ -74,7 +74,7 @@ func TestLifecycle(t *testing.T) {
 }
 
 // machinesBelow lists the directories of machines of sandboxes.
-func machinesBelow(t *testing.T, h *Host) []string {
+func machinesBelow(t testing.TB, h *Host) []string {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(string(h.Dir), "sandboxes", "*", "machine-*"))
 	if err != nil {
@@ -84,7 +84,7 @@ func machinesBelow(t *testing.T, h *Host) []string {
 }
 
 // wantFiles checks how many sandboxes and templates are on the disk, and that each template is complete.
-func wantFiles(t *testing.T, h *Host, boxes, templates int) {
+func wantFiles(t testing.TB, h *Host, boxes, templates int) {
 	t.Helper()
 	for pattern, want := range map[string]int{"sandboxes/*": boxes, "templates/*": templates, "templates/*/vm/template.json": templates,
 		"templates/*/*": 2 * templates} {
@@ -367,5 +367,74 @@ func TestAdopted(t *testing.T) {
 		if got := r.shell(name, "cat /kept"); got != "kept" {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+// TestDisks follows the content of a disk through snapshots, branches, stop and restore. Templates stay as long as a disk
+// needs them, and no longer.
+func TestDisks(t *testing.T) {
+	r := newHost(t)
+	s := must(r, hostapi.Create, hostapi.CreateRequest{Name: "one", Image: "disk", MemoryMB: 96})
+	if s.DiskBytes != 64<<20 {
+		t.Errorf("%+v", s)
+	}
+	r.addBusybox("one")
+	put := func(id, text string) {
+		r.shell(id, fmt.Sprintf("printf '%%-8s' %s | dd of=/dev/vda bs=512 seek=1000 conv=fsync 2>/dev/null", text))
+	}
+	want := func(id, text string) {
+		t.Helper()
+		if got := r.shell(id, "dd if=/dev/vda bs=512 skip=1000 count=1 iflag=direct 2>/dev/null | head -c 8"); strings.TrimSpace(got) != text {
+			t.Errorf("%s has %q, want %q", id, got, text)
+		}
+	}
+	put("one", "first")
+	must(r, hostapi.TakeSnapshot, hostapi.SnapshotRequest{Sandbox: "one", Name: "s1"})
+	put("one", "second")
+	must(r, hostapi.Stop, hostapi.Target{Sandbox: "one"})
+	must(r, hostapi.Start, hostapi.Target{Sandbox: "one"})
+	want("one", "second")
+	must(r, hostapi.Branch, hostapi.BranchRequest{Sandbox: "one", N: 1, Name: "b"})
+	put("one", "third")
+	want("b", "second")
+	must(r, hostapi.Create, hostapi.CreateRequest{Name: "two", Snapshot: "s1"})
+	want("two", "first")
+	must(r, hostapi.Restore, hostapi.RestoreRequest{Sandbox: "one", Snapshot: "s1"})
+	want("one", "first")
+	must(r, hostapi.RemoveSnapshot, hostapi.Target{Sandbox: "s1"})
+	must(r, hostapi.Destroy, hostapi.Target{Sandbox: "one"})
+	put("two", "mine")
+	want("two", "mine")
+	want("b", "second")
+	must(r, hostapi.Destroy, hostapi.Target{Sandbox: "two"})
+	want("b", "second")
+	must(r, hostapi.Destroy, hostapi.Target{Sandbox: "b"})
+	wantFiles(t, r.host, 0, 1)
+}
+
+// TestImageReplaced checks that a warm template does not outlive its image.
+func TestImageReplaced(t *testing.T) {
+	c := testConfig(t, shortDir(t))
+	find, digest := c.FindImage, "old"
+	inUse := 0
+	c.FindImage = func(string) (Image, error) {
+		i, err := find("disk")
+		i.Digest, i.Release = digest, func() error { inUse--; return nil }
+		inUse++
+		return i, err
+	}
+	r := runHost(t, c)
+	s := must(r, hostapi.Create, hostapi.CreateRequest{Image: "x", MemoryMB: 96})
+	r.host.removeTemplates(t.Context())
+	if inUse != 1 {
+		t.Errorf("a sandbox uses its image %d times", inUse)
+	}
+	digest = "new"
+	r.host.removeTemplates(t.Context())
+	wantFiles(t, r.host, 1, 1) // its clone needs it
+	must(r, hostapi.Destroy, hostapi.Target{Sandbox: s.ID})
+	wantFiles(t, r.host, 0, 0)
+	if inUse != 0 {
+		t.Errorf("the image is in use %d times", inUse)
 	}
 }

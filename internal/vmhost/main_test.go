@@ -212,5 +212,3 @@ func (r *running) shell(id, line string) string {
 	}
 	return strings.TrimSpace(out.String())
 }
-
-func runJob([]string) error { return nil }

@@ -32,11 +32,36 @@ func (h *Host) adoptAll(ctx context.Context) error {
 			continue
 		}
 		if err := h.adoptBox(ctx, e.Name()); err != nil {
-			return fmt.Errorf("sandbox %s: %w", e.Name(), err)
+			h.Log.Error("a sandbox can be neither adopted nor removed yet", "sandbox", e.Name(), "error", err)
+			h.removeLater(e.Name())
 		}
 	}
+	h.useImages()
 	h.removeTemplates(ctx)
 	return nil
+}
+
+// removeLater lets the janitor remove a sandbox, unless it was adopted.
+func (h *Host) removeLater(id string) {
+	if h.boxes[id] != nil {
+		return
+	}
+	r := boxRecord{UID: -1}
+	r.ID, r.Name, r.State = id, "box-"+id[3:11], hostapi.Destroying
+	h.boxes[id] = h.newBox(r)
+}
+
+// useImages keeps the images of the adopted sandboxes from being removed.
+func (h *Host) useImages() {
+	names := map[string]bool{}
+	for _, b := range h.boxes {
+		names[b.record.Image] = true
+	}
+	for name := range names {
+		if _, err := h.images.useImage(name); err != nil {
+			h.Log.Warn("the image of a sandbox cannot be used any more", "image", name, "error", err)
+		}
+	}
 }
 
 // readTemplates reads the records of the templates, and removes those that are not complete.
@@ -62,7 +87,7 @@ func (h *Host) readTemplates(ctx context.Context) error {
 			return err
 		case err != nil || !t.record.Ready:
 			if err := h.removeTemplateFiles(ctx, t.dir); err != nil {
-				return fmt.Errorf("template %s: %w", id, err)
+				h.Log.Error("a half-made template cannot be removed yet", "template", id, "error", err)
 			}
 		default:
 			if err := h.vm.Remove(ctx, filepath.Join(t.dir, "boot")); err != nil {

@@ -277,34 +277,65 @@ func (h *Host) removeTemplates(ctx context.Context) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	digests := map[string]bool{}
 	for _, t := range h.templates {
 		t.mu.Lock()
 		idle := time.Since(t.used) > loadedTime
-		digests[t.record.ImageDigest] = true
 		t.mu.Unlock()
 		if idle {
 			t.unloadMemory()
 		}
 	}
-	for _, b := range h.boxes {
-		digests[b.recordNow().ImageDigest] = true
-	}
-	h.images.releaseExcept(digests)
+	h.images.releaseExcept(h.disksInUse())
 }
 
-// retireWarm gives up the warm templates that were not used for a long time.
-func (h *Host) retireWarm() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// disksInUse returns the digests of the images whose disks something needs. It requires h.mu. A warm template that
+// nothing uses does not keep its image, and a machine without disk has all of its image in memory.
+func (h *Host) disksInUse() map[string]bool {
+	digests := map[string]bool{}
 	for _, t := range h.templates {
 		t.mu.Lock()
-		old := t.record.Kind == warm && t.users == 0 && time.Since(t.used) > h.WarmTime
+		if t.record.DiskBytes > 0 && (t.record.Kind != warm || t.users > 0) {
+			digests[t.record.ImageDigest] = true
+		}
 		t.mu.Unlock()
-		if old {
+	}
+	for _, b := range h.boxes {
+		if r := b.recordNow(); r.DiskBytes > 0 {
+			digests[r.ImageDigest] = true
+		}
+	}
+	return digests
+}
+
+// retireWarm gives up the warm templates that were not used for a long time, and those whose image was removed or
+// replaced.
+func (h *Host) retireWarm() {
+	for _, t := range h.allTemplates() {
+		t.mu.Lock()
+		r, idle := t.record, time.Since(t.used)
+		retire := r.Kind == warm && t.users == 0 && idle > h.WarmTime
+		check := r.Kind == warm && t.users == 0 && r.Ready
+		t.mu.Unlock()
+		if !retire && check {
+			i, err := h.FindImage(r.Image)
+			if err == nil {
+				releaseImage(i)
+			}
+			retire = errors.Is(err, bailey.NotFound) || err == nil && i.Digest != r.ImageDigest
+		}
+		if retire {
 			h.releaseWarm(t)
 		}
 	}
+}
+
+func (h *Host) allTemplates() (list []*template) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range h.templates {
+		list = append(list, t)
+	}
+	return list
 }
 
 // takeUnneeded takes the templates from the map that no sandbox, no snapshot, no warm template and no operation needs.
