@@ -3,6 +3,7 @@ package guestimage
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,9 @@ const (
 	kernel  = "linux-7.1-amd64"
 	busybox = "busybox-amd64"
 )
+
+// FindFiles returns why the files of the image are missing, or nil.
+func FindFiles() error { return errors.Join(ktest.HasFetched(kernel), ktest.HasFetched(busybox)) }
 
 // Put adds an image to a home that boots in a second: bailey-guest, and busybox. It skips the test if the machine lacks QEMU
 // or what .ci/guest fetches.
