@@ -70,10 +70,11 @@ var layers = []struct {
 		"internal/workspace":     {ours: []string{".", "internal/gitremote", "internal/peer", "pack"}, outside: []string{"golang.org/x/sys"}},
 		"internal/ledger/owned":  {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
 		"internal/guestwire":     {},
-		"internal/guestagent":    {ours: []string{".", "internal/guestwire"}, outside: []string{"golang.org/x/sys"}},
+		"internal/guestagent":    {ours: []string{".", "internal/guestwire", "internal/sandboxdiff"}, outside: []string{"golang.org/x/sys"}},
 		"internal/guestclient":   {ours: []string{".", "internal/guestwire"}},
 		"internal/initramfs":     {},
 		"internal/ext4":          {},
+		"internal/sandboxdiff":   {ours: []string{".", "internal/strictjson"}, outside: []string{"golang.org/x/sys"}},
 	}},
 	{"services", "state", map[string]imports{
 		"internal/applied":       {},
@@ -106,7 +107,7 @@ var layers = []struct {
 	{"processes", "construct and connect everything below", map[string]imports{
 		"internal/gateway": {ours: []string{".", "internal/gate", "internal/localapi", "internal/localapi/apitype", "internal/peer", "internal/redact", "internal/safefile", "internal/settings", "internal/workspace", "pack", "internal/applied", "internal/strictjson"}},
 		"internal/server":  {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/socketproxy", "internal/egress", "internal/gate", "internal/gateway", "internal/gitsign", "internal/hooks", "internal/hostapi", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/notify", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/receipts", "internal/safefile", "internal/settings", "internal/sshsig", "internal/terminal", "internal/workspace", "internal/wrap", "pack", "internal/toolsearch", "internal/applied", "internal/strictjson", "internal/ledger/index", "internal/ledger/notary", "internal/remote", "internal/sandbox", "internal/source", "internal/sshca", "internal/toolchain"}, outside: []string{"golang.org/x/sync"}},
-		"internal/sandbox": {ours: []string{".", "internal/hostapi", "internal/shellparse"}},
+		"internal/sandbox": {ours: []string{".", "internal/hostapi", "internal/safefile", "internal/sandboxdiff", "internal/shellparse"}},
 		"internal/vmhost":  {ours: []string{".", "internal/guestclient", "internal/guestwire", "internal/hostapi", "internal/localapi", "internal/peer", "internal/safefile", "internal/strictjson", "internal/vm"}, outside: []string{"golang.org/x/sync", "golang.org/x/sys"}},
 		"internal/witness": {ours: []string{".", "audit", "internal/localapi", "internal/safefile", "internal/strangers", "internal/terminal"}, outside: []string{"golang.org/x/mod"}},
 	}},
@@ -346,8 +347,9 @@ func TestSpineImportsNothingAbove(t *testing.T) {
 var small = map[string]struct{ ours, outside []string }{
 	"cmd/bailey-broker": {ours: []string{".", "internal/broker", "internal/broker/process", "internal/approvaltext", "internal/peer", "internal/sigv4", "internal/sshca", "internal/sshsig", "internal/strictyaml"},
 		outside: []string{"github.com/goccy/go-yaml", "golang.org/x/crypto/ssh", "golang.org/x/sys"}},
-	"cmd/bailey-guest": {ours: []string{".", "internal/guestagent", "internal/guestwire"}, outside: []string{"golang.org/x/sys"}},
-	"cmd/bailey-shim":  {ours: []string{".", "internal/peer", "internal/shim", "internal/terminal", "internal/localapi"}, outside: []string{"golang.org/x/sys"}},
+	"cmd/bailey-guest": {ours: []string{".", "internal/guestagent", "internal/guestwire", "internal/sandboxdiff", "internal/strictjson"},
+		outside: []string{"github.com/go-json-experiment/json/jsontext", "golang.org/x/sys"}},
+	"cmd/bailey-shim": {ours: []string{".", "internal/peer", "internal/shim", "internal/terminal", "internal/localapi"}, outside: []string{"golang.org/x/sys"}},
 }
 
 // TestSmallPrograms follows every import from each small program.

@@ -1,8 +1,10 @@
 package guestagent
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"runtime/debug"
 	"syscall"
@@ -11,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bailey/internal/guestwire"
+	"bailey/internal/sandboxdiff"
 )
 
 // Main runs the agent until the guest ends.
@@ -30,6 +33,9 @@ func runAgent(args []string) error {
 	if len(args) == 0 && os.Getpid() == 1 {
 		return runInit()
 	}
+	if len(args) > 0 && args[0] == "inventory" {
+		return printInventory(args[1:], os.Stdout)
+	}
 	flags := flag.NewFlagSet("bailey-guest", flag.ContinueOnError)
 	port := flags.String("port", guestwire.Port, "name of the virtio-serial port")
 	fd := flags.Int("fd", -1, "descriptor of a connected socket to use instead of a port")
@@ -47,6 +53,23 @@ func runAgent(args []string) error {
 	}
 	defer agent.procs.killAll() // nobody can reach them any more
 	return agent.serveHost(os.NewFile(uintptr(*fd), "host"))
+}
+
+// printInventory prints the inventory of this system, or of the root file system in a directory, as one JSON document.
+func printInventory(args []string, out io.Writer) error {
+	root := "/"
+	switch len(args) {
+	case 0:
+	case 1:
+		root = args[0]
+	default:
+		return errors.New("inventory takes at most one directory")
+	}
+	v, err := sandboxdiff.Collect(root)
+	if err != nil {
+		return err
+	}
+	return v.WriteJSON(out)
 }
 
 // runInit is pid 1. If it returned, the kernel would panic, which ends the machine with its message on the console.

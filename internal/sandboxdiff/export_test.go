@@ -1,0 +1,144 @@
+package sandboxdiff
+
+import (
+	"bytes"
+	"encoding/base64"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+
+	"bailey/internal/ktest"
+)
+
+// added is the difference of one new file.
+func added(name, content string) *Difference {
+	text := Text(content)
+	f := File{Path: Text(name), Type: Regular, Mode: 0o644, Owner: "root", Group: "root", Size: int64(len(content)),
+		SHA256: digestOf(content), Content: &text}
+	return Compare(&Inventory{Version: Version}, &Inventory{Version: Version, Files: []File{f}})
+}
+
+// hostileTexts are contents and names that mean something to YAML, Jinja, or a shell.
+var hostileTexts = []string{"", "\n", "a", "a\n", " a\n", "\ta\n", "a\n\n", "{{ x }}\n", "{% if %}", "BAILEY\n", "x\nBAILEY\nBAILEY_2\ny\n", "'\n",
+	"\"\\\n", "$HOME`id`\n", "#\n", "- a\n", "a: b\n", "---\n", "...\n", "a\r\n", "a\u2028b\n", "\ufeff\n", "\u0085\n", "\x00\n", "\xff\n", "%\n",
+	"  \n  a\n", "a\n b\n  c\n", "a \n", "|\n", "!unsafe x\n", "a\n\n\tb\n", "\U000e0041\n", "\ufffd\n", "\ufffe\n", "\\u0041\n", "\u0081\u0088\n"}
+
+// FuzzAnsible checks that a parser of YAML reads exactly the content and the name from a playbook.
+func FuzzAnsible(f *testing.F) {
+	for _, s := range hostileTexts {
+		f.Add("/etc/a", s)
+		f.Add("/etc/"+strings.ReplaceAll(s, "/", "")+"x", "content\n")
+	}
+	f.Fuzz(func(t *testing.T, name, content string) {
+		file := File{Path: Text(name), Type: Regular, SHA256: strings.Repeat("0", 64), Owner: "root", Group: "root"}
+		if file.findFault() != nil || !utf8.ValidString(name) || len(content) > maxContent {
+			return
+		}
+		book := added(name, content).Ansible()
+		type text struct{ Dest, Content, Stdin string }
+		var plays []struct {
+			Tasks []struct {
+				Name    string
+				Copy    *text `yaml:"ansible.builtin.copy"`
+				Command *text `yaml:"ansible.builtin.command"`
+			}
+		}
+		if err := yaml.Unmarshal(book, &plays); err != nil || len(plays) != 1 || len(plays[0].Tasks) != 1 {
+			t.Fatalf("%v: %d plays\n%s", err, len(plays), book)
+		}
+		task := plays[0].Tasks[0]
+		if strings.Contains(task.Name, "{{") || strings.Contains(task.Name, "{%") {
+			t.Errorf("a name is a template: %s", task.Name)
+		}
+		if bytes.Contains(book, []byte("content: \"")) || bytes.Contains(book, []byte("dest: \"")) || bytes.Contains(book, []byte("stdin: \"")) {
+			t.Errorf("a text may be a template:\n%s", book)
+		}
+		switch {
+		case task.Copy != nil:
+			if task.Copy.Dest != name || task.Copy.Content != content {
+				t.Errorf("read %q and %q, want %q and %q", task.Copy.Dest, task.Copy.Content, name, content)
+			}
+		case task.Command == nil:
+			t.Errorf("neither a copy nor a command:\n%s", book)
+		default:
+			if want := shellHead + shellFile(added(name, content).exportSteps()[0]); task.Command.Stdin != want {
+				t.Errorf("read %.300q, want %.300q", task.Command.Stdin[len(shellHead):], want[len(shellHead):])
+			}
+		}
+	})
+}
+
+// writtenByShell returns what a shell reads from the file that an exported step has written.
+func writtenByShell(t *testing.T, dir, name, content string) ([]byte, error) {
+	f := File{Path: Text(filepath.Join(dir, name)), Type: Regular, Mode: 0o644, Owner: "0", Group: "0"}
+	text := Text(content)
+	f.Content = &text
+	script := "chown() { :; }\n" + shellHead + shellFile(step{file: &f}) // an ordinary user runs this test, too
+	c := exec.Command("/bin/sh")
+	c.Stdin = strings.NewReader(script)
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s\n%s", err, out, script)
+	}
+	return exec.Command("/bin/sh", "-c", `cat "$0"`, string(f.Path)).Output()
+}
+
+// FuzzShell checks that a shell writes exactly the content to exactly the name.
+func FuzzShell(f *testing.F) {
+	for _, s := range hostileTexts {
+		f.Add("a", s)
+		f.Add(strings.ReplaceAll(s, "/", "")+"x", "content\n")
+	}
+	f.Fuzz(func(t *testing.T, name, content string) {
+		if name == "" || len(name) > 200 || strings.ContainsAny(name, "/\x00") || name == "." || name == ".." || len(content) > 64<<10 {
+			return
+		}
+		got, err := writtenByShell(t, t.TempDir(), name, content)
+		if err != nil || string(got) != content {
+			t.Errorf("%v: wrote %q, want %q", err, got, content)
+		}
+	})
+}
+
+// TestYAMLOfAnsible has PyYAML, which Ansible uses, read the texts of a playbook.
+func TestYAMLOfAnsible(t *testing.T) {
+	if err := exec.Command("python3", "-c", "import yaml").Run(); err != nil {
+		ktest.Missing(t, "python3-yaml", err)
+	}
+	const reader = `
+import base64, sys, yaml
+class Loader(yaml.SafeLoader): pass
+Loader.add_constructor("!unsafe", lambda loader, node: loader.construct_scalar(node))
+for item in yaml.load(sys.stdin.buffer.read().decode(), Loader):
+    print(base64.b64encode(item.encode()).decode())
+`
+	var texts []string
+	for _, s := range append(hostileTexts, strings.Join(hostileTexts, "x")) {
+		if utf8.ValidString(s) {
+			texts = append(texts, s)
+		}
+	}
+	var document strings.Builder
+	for _, s := range texts {
+		document.WriteString("- " + blockYAML(s, 2) + "\n- " + textYAML(s) + "\n")
+	}
+	c := exec.Command("python3", "-c", reader)
+	c.Stdin = strings.NewReader(document.String())
+	out, err := c.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, document.String())
+	}
+	lines := bytes.Split(bytes.TrimSuffix(out, []byte("\n")), []byte("\n"))
+	if len(lines) != 2*len(texts) {
+		t.Fatalf("%d texts, want %d", len(lines), 2*len(texts))
+	}
+	for i, line := range lines {
+		got, err := base64.StdEncoding.DecodeString(string(line))
+		if err != nil || string(got) != texts[i/2] {
+			t.Errorf("%v: read %q, want %q", err, got, texts[i/2])
+		}
+	}
+}
