@@ -366,7 +366,8 @@ var AgentVerbs = []string{"run", "capabilities", "serve", "status", "doctor", "m
 	"policy check", "policy explain", "policy show",
 	"budget", "jail explain", "pack list", "pack show", "shim list", "shim activate", "shim check", "source check", "source list", "source show", "source run", "source read",
 	"sandbox create", "sandbox list", "sandbox show", "sandbox exec", "sandbox start", "sandbox stop", "sandbox pause", "sandbox snapshot",
-	"sandbox snapshots", "sandbox restore", "sandbox branch", "sandbox extend", "sandbox destroy"}
+	"sandbox snapshots", "sandbox restore", "sandbox branch", "sandbox extend",
+	"sandbox diff", "sandbox export", "sandbox verify", "sandbox destroy"}
 
 // TopVerbs returns the names of all top-level commands, from the command table.
 func (a *App) TopVerbs() (names []string) {

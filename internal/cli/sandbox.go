@@ -30,7 +30,7 @@ func (a *App) sandboxVerb() *cobra.Command {
 		a.sandboxStateVerb("stop", "Stop a sandbox; its files stay"),
 		a.sandboxStateVerb("pause", "Pause a sandbox until it is started"),
 		a.sandboxSnapshotVerb(), a.sandboxSnapshotsVerb(), a.sandboxRestoreVerb(), a.sandboxBranchVerb(), a.sandboxExtendVerb(),
-		a.sandboxDestroyVerb())
+		a.sandboxDiffVerb(), a.sandboxExportVerb(), a.sandboxVerifyVerb(), a.sandboxDestroyVerb())
 }
 
 // exampleBox is the argument of an example.

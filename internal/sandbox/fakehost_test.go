@@ -4,10 +4,13 @@ package sandbox
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +20,7 @@ import (
 	"bailey/internal/hostapi"
 	"bailey/internal/localapi"
 	"bailey/internal/peer"
+	"bailey/internal/sandboxdiff"
 )
 
 // fakeHost answers as hostapi describes, and refuses what it does not describe: unknown fields, an owner without names, a
@@ -31,6 +35,8 @@ type fakeHost struct {
 	shots   []hostapi.Snapshot
 	command hostapi.Command // the last one
 	owners  []hostapi.Owner // of all queries
+	digest  string          // of the image, if it has changed
+	made    int             // how many sandboxes were created
 	broken  string          // verb at which the connection closes without an answer
 }
 
@@ -122,6 +128,9 @@ func (h *fakeHost) exec(conn *peer.Conn, q hostapi.Query) (any, error) {
 	if c.Dir != "" && !filepath.IsAbs(c.Dir) || len(c.Argv) == 0 || c.Timeout <= 0 {
 		return nil, bailey.Invalid.New("malformed command", "")
 	}
+	if slices.Equal(c.Argv, inventoryCommand) {
+		return h.listFiles(conn, c.Sandbox)
+	}
 	conn.WriteFrame(localapi.FrameStdout, []byte(strings.Join(c.Argv, "|")+"\n"))
 	for c.Input {
 		kind, b, err := conn.ReadFrame()
@@ -138,6 +147,26 @@ func (h *fakeHost) exec(conn *peer.Conn, q hostapi.Query) (any, error) {
 		exit.Signal = exit.Code
 	}
 	return exit, nil
+}
+
+// listFiles answers as bailey-guest inventory: the files of /etc.
+func (h *fakeHost) listFiles(conn *peer.Conn, id string) (any, error) {
+	v := sandboxdiff.Inventory{Version: sandboxdiff.Version}
+	h.mu.Lock()
+	for at, data := range h.files {
+		if name, ok := strings.CutPrefix(at, id); ok && strings.HasPrefix(name, "/etc/") {
+			sum, text := sha256.Sum256(data), sandboxdiff.Text(data)
+			v.Files = append(v.Files, sandboxdiff.File{Path: sandboxdiff.Text(name), Type: sandboxdiff.Regular, Mode: 0o644, Owner: "root",
+				Group: "root", Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:]), Content: &text})
+		}
+	}
+	h.mu.Unlock()
+	var b bytes.Buffer
+	if err := v.WriteJSON(&b); err != nil {
+		return nil, err
+	}
+	conn.WriteFrame(localapi.FrameStdout, b.Bytes())
+	return hostapi.Exit{}, nil
 }
 
 func (h *fakeHost) answer(q hostapi.Query) (any, error) {
@@ -260,7 +289,11 @@ func (h *fakeHost) answer(q hostapi.Query) (any, error) {
 
 func (h *fakeHost) add(o hostapi.Owner, b hostapi.Sandbox) hostapi.Sandbox {
 	b.ID = "sb-" + strings.Repeat("a", 25) + string(rune('a'+len(h.boxes)))
+	h.made++
 	b.ImageDigest, b.Owner, b.State, b.Accelerator, b.Network, b.Machine = strings.Repeat("d", 64), o, hostapi.Running, "emulated", "none", "microvm"
+	if h.digest != "" {
+		b.ImageDigest = h.digest
+	}
 	h.boxes = append(h.boxes, b)
 	return b
 }

@@ -34,6 +34,8 @@ type Runner struct {
 	bailey.PlainRunner
 	// Host returns the client of the host of sandboxes. It connects to nothing.
 	Host func() (*hostapi.Client, error)
+	// Inventories is the directory for the inventories of images, by digest. It is created at the first need.
+	Inventories string
 }
 
 // action is the parsed form of the arguments of a job.
@@ -111,7 +113,7 @@ func (r *Runner) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	run := &machineRun{client: client, action: a, verb: v, timeout: cmp.Or(job.Timeout, bailey.DefaultTimeout),
+	run := &machineRun{client: client, inventories: r.Inventories, action: a, verb: v, timeout: cmp.Or(job.Timeout, bailey.DefaultTimeout),
 		owner: hostapi.Owner{Person: job.Principal.Person, Agent: job.Principal.Agent, Session: string(job.Session)}}
 	if err := run.findMachine(ctx); err != nil {
 		return nil, err
@@ -123,14 +125,15 @@ func (r *Runner) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 // machineRun is a planned operation.
 type machineRun struct {
 	bailey.PlainRun
-	client  *hostapi.Client
-	owner   hostapi.Owner
-	action  action
-	verb    verb
-	timeout time.Duration
-	box     hostapi.Sandbox // of the call; the one to create has no id
-	cage    bailey.Cage
-	hidden  string // why a command hides programs
+	client      *hostapi.Client
+	inventories string
+	owner       hostapi.Owner
+	action      action
+	verb        verb
+	timeout     time.Duration
+	box         hostapi.Sandbox // of the call; the one to create has no id
+	cage        bailey.Cage
+	hidden      string // why a command hides programs
 }
 
 // findMachine finds the sandbox of the call, or describes the one that it creates.

@@ -303,3 +303,40 @@ func TestAttackInputs(t *testing.T) {
 		}
 	}
 }
+
+// TestDifference compares a sandbox with its image. The inventory of the image is made once; a changed image is refused, and
+// no machine stays.
+func TestDifference(t *testing.T) {
+	h := startFakeHost(t)
+	d := newDesk(t, h, "ann", "claude")
+	d.runner.Inventories = filepath.Join(t.TempDir(), "inventories")
+	box := d.create()
+	in := map[string]any{"sandbox": box.ID}
+	d.call("sandbox.write_file", map[string]any{"sandbox": box.ID, "path": "/etc/shop.conf", "stdin": "port=1\n"})
+	for range 2 {
+		if r := d.call("sandbox.diff", in); r.err != nil || !strings.Contains(r.out, "/etc/shop.conf") {
+			t.Fatalf("diff: %s %v", r.out, r.err)
+		}
+	}
+	if h.made != 2 {
+		t.Errorf("%d machines were created for two comparisons, want one", h.made-1)
+	}
+	in["format"] = "shell"
+	if r := d.call("sandbox.export", in); r.err != nil || !strings.Contains(r.out, "port=1") || !strings.Contains(r.log, "/tmp/bailey-export.sh") ||
+		string(h.files[box.ID+"/tmp/bailey-export.sh"]) != r.out {
+		t.Errorf("export: %q %q %v", r.out, r.log, r.err)
+	}
+	// the machine of the fake runs nothing, so the changes remain
+	if r := d.call("sandbox.verify", in); r.err != nil || r.exit.Code != 1 || !strings.Contains(r.out, `"verified": false`) {
+		t.Errorf("verify: %q, exit %d, %v", r.out, r.exit.Code, r.err)
+	}
+	h.mu.Lock()
+	h.digest = strings.Repeat("e", 64)
+	h.mu.Unlock()
+	if r := d.call("sandbox.verify", in); !errors.Is(r.err, bailey.Conflict) {
+		t.Errorf("a changed image: %v", r.err)
+	}
+	if r := d.call("sandbox.list", nil); strings.Count(r.out, `"sb-`) != 1 {
+		t.Errorf("machines stay: %s", r.out)
+	}
+}

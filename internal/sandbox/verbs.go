@@ -47,6 +47,9 @@ func allVerbs() map[string]verb {
 		"start":           {operands: 1, target: true, do: startBox},
 		"stop":            {operands: 1, target: true, do: answerOf(hostapi.Stop, boxOf)},
 		"pause":           {operands: 1, target: true, do: answerOf(hostapi.Pause, boxOf)},
+		"diff":            {operands: 1, target: true, do: printDifference},
+		"export":          {operands: 2, target: true, do: exportDifference},
+		"verify":          {operands: 2, target: true, do: verifyExport},
 		"extend":          {operands: 2, target: true, do: answerOf(hostapi.Extend, extendOf)},
 		"destroy":         {operands: 1, target: true, do: destroyBox},
 	}
