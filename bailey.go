@@ -158,6 +158,7 @@ type Request struct {
 	Session    Session
 	Target     Target
 	Labels     []string          // of the target, such as env=prod; sorted
+	Commands   []string          // programs that the call names to run in a sandbox; "?" if there may be others
 	Input      map[string]any    // typed by the schema of the manifest, redaction tokens restored
 	Paths      map[string]string // input name → path of the opened descriptor
 	Dir        string            // working directory of the tool
@@ -245,6 +246,7 @@ type Job struct {
 	Network    *Network      // nil: the cage has no network
 	Wall       *Wall         // extra rights, such as those of an agent jail; nil: the cage of a normal tool
 	Session    SessionID
+	Principal  Principal // the caller, for a runner whose objects belong to callers
 }
 
 // DefaultTimeout applies to a call without a timeout. Endless means no timeout, for example for the session of an agent
@@ -329,8 +331,19 @@ type Cage struct {
 	Warm         []WarmStep `json:"-"`                      // steps of the warm helper; nil if it does not serve the plan
 	Binary       string     `json:"binary,omitempty"`       // resolved path
 	BinaryDigest string     `json:"binaryDigest,omitempty"` // SHA-256 of the executed descriptor
-	Labels       []string   `json:"labels,omitempty"`       // of the source host that runs it
+	Labels       []string   `json:"labels,omitempty"`       // of the source host or sandbox that runs it
+	Commands     []string   `json:"commands,omitempty"`     // as in [Request]
+	Machine      *Machine   `json:"machine,omitempty"`      // nil: the run is in no sandbox
 	Programs     []Program  `json:"programs,omitempty"`     // all executable programs: the binary, interpreters, helpers
+}
+
+// Machine identifies the virtual machine of a sandbox that a run uses or creates.
+type Machine struct {
+	Sandbox     string `json:"sandbox,omitempty"`
+	Image       string `json:"image,omitempty"`
+	ImageDigest string `json:"imageDigest,omitempty"` // SHA-256, hex
+	Accelerator string `json:"accelerator,omitempty"` // kvm or emulated
+	Machine     string `json:"machine,omitempty"`     // its type, for example microvm
 }
 
 // Uncaged is the kind of a run without a cage: the tool has all rights of the user of the gateway.

@@ -60,7 +60,15 @@ func (r *reader) readBackend(n ast.Node, m *manifest, at *deferredNodes) {
 		case seen["command"] || seen["env"] || seen["cwd"] || seen["cwdFromInput"]:
 			r.AddFault(n, "backend remote has only args: the verb, the host and its text")
 		}
-	case "builtin", "mcp", "sandbox":
+	case "sandbox":
+		m.Isolation = Sandbox
+		switch {
+		case !r.builtin:
+			r.AddFault(n, "backend sandbox is only for built-in packs: it acts on virtual machines")
+		case seen["command"] || seen["env"] || seen["cwd"] || seen["cwdFromInput"]:
+			r.AddFault(n, "backend sandbox has only args: the verb, and its operands")
+		}
+	case "builtin", "mcp":
 		// The fields of these backends have no meaning yet. If such a pack were loaded, its manifest could not be
 		// enforced.
 		r.AddFault(n, "this version cannot run backend %s, only subprocess", b.Type)

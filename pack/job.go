@@ -130,7 +130,7 @@ func (r *reader) checkStdin(n ast.Node, m *manifest, s *schema) {
 		r.AddFault(n, "stdin: file needs an input stdin of format path")
 	case m.Backend.CwdFromInput == StdinInput:
 		r.AddFault(n, "stdin and cwdFromInput cannot be the same input")
-	case m.Backend.Type != "subprocess":
+	case m.Backend.Type != "subprocess" && m.Backend.Type != "sandbox":
 		r.AddFault(n, "backend %s runs no program that could read stdin", m.Backend.Type)
 	}
 	in.stream, s.stdin = m.Stdin == "text", m.Stdin

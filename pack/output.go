@@ -131,7 +131,7 @@ func (r *reader) readOutput(schemaAt, at ast.Node, m *manifest, inputs *schema) 
 	if first == nil {
 		first = at
 	}
-	if first != nil && m.Backend.Type != "subprocess" {
+	if first != nil && m.Backend.Type != "subprocess" && m.Backend.Type != "sandbox" {
 		r.AddFault(first, "backend %s runs no program that outputSchema could describe", m.Backend.Type)
 		return nil
 	}

@@ -362,6 +362,7 @@ const (
 	Open     Isolation = "none"     // no cage, see [NoIsolation]
 	Workflow Isolation = "workflow" // each step has its own isolation; only for backend workflow
 	Host     Isolation = "host"     // a source host limits the command; only for backend remote in built-in packs
+	Sandbox  Isolation = "sandbox"  // a virtual machine that the call names; only for backend sandbox in built-in packs
 	Agent    Isolation = "agent"    // the agent runs it, the gate only decides; only for backend agent in built-in packs
 )
 
@@ -604,8 +605,11 @@ func (m *Capability) relaxRequired(schema json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// Target returns the object that a call with this input acts on: the host that it names, or this machine.
+// Target returns the object that a call with this input acts on: the host or the sandbox that it names, or this machine.
 func (c *Capability) Target(input map[string]any) bailey.Target {
+	if id, ok := input["sandbox"].(string); ok && c.Isolation == Sandbox {
+		return bailey.Target{Kind: "sandbox", Name: id}
+	}
 	if host, ok := input["host"].(string); ok && c.Isolation == Host {
 		return bailey.Target{Kind: "host", Name: host}
 	}

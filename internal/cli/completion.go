@@ -34,6 +34,11 @@ var Completed = map[string]func(*App, context.Context) []string{
 	"approve": (*App).questionWords, "deny": (*App).questionWords, "approvals show": (*App).questionWords,
 	"grants revoke": (*App).grantWords, "profile show": (*App).profileWords, "profile use": (*App).profileWords,
 	"pack show": (*App).packWords, "pack uninstall": (*App).packWords,
+	"sandbox show": (*App).sandboxWords, "sandbox exec": (*App).sandboxWords, "sandbox start": (*App).sandboxWords,
+	"sandbox stop": (*App).sandboxWords, "sandbox pause": (*App).sandboxWords, "sandbox snapshot": (*App).sandboxWords,
+	"sandbox restore": (*App).sandboxWords, "sandbox branch": (*App).sandboxWords, "sandbox extend": (*App).sandboxWords,
+	"sandbox destroy": (*App).sandboxWords, "sandbox shell": (*App).sandboxWords,
+	"sandbox diff": (*App).sandboxWords, "sandbox export": (*App).sandboxWords, "sandbox verify": (*App).sandboxWords,
 	"receipts show": (*App).receiptWords, "receipts forget": (*App).receiptWords, "audit prove": (*App).receiptWords,
 }
 

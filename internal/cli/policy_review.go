@@ -99,7 +99,7 @@ func (a *App) writeBuiltInBeside(out string) (names []string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, bailey.Unavailable.Wrapf(err, "", "cannot create directory %s", terminal.Shown(dir))
 	}
-	rules := []policy.Source{policy.Starter(), policy.Agents()}
+	rules := []policy.Source{policy.Starter(), policy.Agents(), policy.Sandboxes()}
 	if a.Bare {
 		rules = append(rules, policy.Elsewhere())
 	}

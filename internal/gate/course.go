@@ -187,7 +187,7 @@ func (c *callState) prepareRun(ctx context.Context) error {
 	c.job = c.manifest.Job(c.argv, c.places)
 	c.manifest.SetPerson(&c.job, c.person)
 	c.manifest.SetUnlent(&c.job, c.input)
-	c.job.Session = c.call.Session.ID
+	c.job.Session, c.job.Principal = c.call.Session.ID, c.call.Principal
 	places, err := c.manifest.Egress(c.input)
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func (c *callState) policyRequest() bailey.Request {
 	cage := c.run.Cage()
 	r := bailey.Request{
 		Capability: c.manifest.ID, Manifest: c.manifest.Digest, Principal: c.call.Principal, Session: c.call.Session,
-		Target: c.manifest.Target(c.input), Labels: cage.Labels, Input: c.input, Paths: map[string]string{},
+		Target: c.manifest.Target(c.input), Labels: cage.Labels, Commands: cage.Commands, Input: c.input, Paths: map[string]string{},
 		Dir: c.job.Dir, Cage: cage.Kind, Absent: cage.Absent, Changed: cage.Changed(),
 		Restores: c.restored, Waivers: c.manifest.Waivers(), Writes: c.manifest.Uncaged(), Time: time.Now(),
 		Approvals: c.granted, Profile: c.profile.Name, Environ: c.profile.Environment,

@@ -152,7 +152,7 @@ when { context.environment == "production" } unless { context.approvals.contains
 // TestAttackClient checks that a request has no field for the name that a client gives itself, so that no rule can read
 // it.
 func TestAttackClient(t *testing.T) {
-	const known = "Capability Manifest Principal Session Target Labels Input Paths Dir Cage Absent Changed Profile Environ Writes Restores Egress Waivers Time Approvals"
+	const known = "Capability Manifest Principal Session Target Labels Commands Input Paths Dir Cage Absent Changed Profile Environ Writes Restores Egress Waivers Time Approvals"
 	var fields []string
 	for f := range reflect.TypeFor[bailey.Request]().Fields() {
 		fields = append(fields, f.Name)

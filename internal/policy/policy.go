@@ -79,7 +79,10 @@ func StarterBudgets() Source { return embeddedSource("starter.budgets.yaml", "bu
 // base pack.
 func Agents() Source { return embeddedSource("starter-agents.cedar", "starter-agents.cedar") }
 
-// Starting is a policy to begin with, instead of [Starter]: at most ten rules that a person can read.
+// Sandboxes returns the rules that accompany [Starter] for sandboxes. They are the same in each [Starting] policy.
+func Sandboxes() Source { return embeddedSource("starting/sandbox.cedar", "sandbox.cedar") }
+
+// Starting is a policy to begin with, instead of [Starter]: at most thirteen rules that a person can read.
 type Starting struct {
 	Name, Text string   // Text says in one line what it allows
 	rules      []string // files
@@ -89,11 +92,12 @@ type Starting struct {
 // Startings returns the policies to begin with, the strictest first.
 func Startings() []Starting {
 	return []Starting{
-		{"look", "look only: reading, and nothing else", []string{"look"}, []string{"look", "look-only"}},
+		{"look", "look only: reading, and nothing else outside of sandboxes", []string{"look", "sandbox"},
+			[]string{"look", "look-only", "sandbox"}},
 		{"work", "work locally: also editing, committing, building and testing; deleting and downloads ask",
-			[]string{"look", "work", "downloads"}, []string{"look", "work", "downloads", "work-only"}},
+			[]string{"look", "work", "downloads", "sandbox"}, []string{"look", "work", "downloads", "work-only", "sandbox"}},
 		{"push", "work and push to branches: also downloads, fetching, and pushing; main, master and the like ask",
-			[]string{"look", "work", "push"}, []string{"look", "work", "push"}},
+			[]string{"look", "work", "push", "sandbox"}, []string{"look", "work", "push", "sandbox"}},
 	}
 }
 

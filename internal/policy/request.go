@@ -50,7 +50,8 @@ func (w *CedarRequest) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
 // decided.
 func contextAttributes() []cedar.String {
 	return []cedar.String{"input", "paths", "dir", "cage", "absent", "changed", "profile", "environment", "session",
-		"unattended", "writes", "restores", "egress", "waivers", "labels", "time"}
+		"unattended", "writes", "restores", "egress", "waivers", "labels", "commands",
+		"time"}
 }
 
 // newView builds a request whose context has only the attributes in reads. To build attributes takes longer than to
@@ -111,6 +112,8 @@ func attributeValue(name cedar.String, a *action, r *bailey.Request) cedar.Value
 		return stringSet(r.Waivers)
 	case "labels":
 		return stringSet(r.Labels)
+	case "commands":
+		return stringSet(r.Commands)
 	}
 	return cedar.NewRecord(cedar.RecordMap{ // time
 		"epoch":   cedar.Long(r.Time.Unix()),
@@ -138,7 +141,8 @@ func validateRequest(r *bailey.Request) error {
 	}
 	words := [...]string{r.Principal.Agent, r.Principal.Person, r.Principal.Organisation, r.Target.Kind, r.Target.Name,
 		r.Dir, r.Cage, r.Profile, r.Environ, string(r.Session.ID)}
-	for _, list := range [...][]string{words[:], r.Principal.Roles, r.Restores, r.Absent, r.Egress, r.Waivers, r.Labels} {
+	for _, list := range [...][]string{words[:], r.Principal.Roles, r.Restores, r.Absent, r.Egress, r.Waivers, r.Labels,
+		r.Commands} {
 		for _, w := range list {
 			if !utf8.ValidString(w) {
 				return notText(w)

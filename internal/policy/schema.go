@@ -111,8 +111,9 @@ func appliesTo(input *shape) *sast.AppliesTo {
 			"input": {Type: in}, "paths": set, "dir": str, "cage": str, "absent": set, "changed": flag, "profile": str,
 			"environment": str,
 			"session":     {Type: sast.RecordType{"id": str, "unattended": flag}},
-			"unattended":  flag, "writes": flag, "restores": set, "egress": set, "waivers": set, "labels": set, "approvals": set,
-			"time": {Type: sast.RecordType{"epoch": num, "hour": num, "weekday": num}},
+			"unattended":  flag, "writes": flag, "restores": set, "egress": set, "waivers": set, "labels": set, "commands": set,
+			"approvals": set,
+			"time":      {Type: sast.RecordType{"epoch": num, "hour": num, "weekday": num}},
 		},
 	}
 }

@@ -76,6 +76,7 @@ func (s sheet) parseTest(n ast.Node) Test {
 		"egress":     textListField(s, &r.Egress),
 		"waivers":    textListField(s, &r.Waivers),
 		"labels":     textListField(s, &r.Labels),
+		"commands":   textListField(s, &r.Commands),
 		"unattended": s.BoolField("", &r.Session.Unattended), "environment": textField(s, &r.Environ),
 		"profile":   textField(s, &r.Profile),
 		"approvals": textListField(s, &r.Approvals), "rules": textListField(s, &t.Rules),

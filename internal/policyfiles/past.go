@@ -83,7 +83,7 @@ func (h RequestRebuilder) Past(r receipts.Record) review.Past {
 	if p.Unknown = h.parseInput(&p, m, in); p.Unknown == "" {
 		p.Unknown = assignPaths(&p, m, o.Paths)
 	}
-	p.Request.Target, p.Request.Labels = m.Target(p.Request.Input), o.Cage.Labels
+	p.Request.Target, p.Request.Labels, p.Request.Commands = m.Target(p.Request.Input), o.Cage.Labels, o.Cage.Commands
 	if p.Unknown == "" {
 		p.Unknown = checkEgress(&p, m, o.Reaches)
 	}

@@ -121,6 +121,7 @@ func (s *Server) handlers() []gateway.Handler {
 		// cages
 		gateway.Handle(apitype.PlanCage, s.planCage),
 		gateway.Handle(apitype.RecordJailRun, s.recordJailRun),
+		gateway.Handle(apitype.EnterSandbox, s.recordSandboxEntry),
 
 		// redaction sessions
 		gateway.Handle(apitype.ShowKeptSession, s.showKeptSession),

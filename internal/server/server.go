@@ -21,6 +21,7 @@ import (
 	"bailey/internal/gate"
 	"bailey/internal/gateway"
 	"bailey/internal/gitsign"
+	"bailey/internal/hostapi"
 	"bailey/internal/jail"
 	"bailey/internal/ledger"
 	"bailey/internal/ledger/index"
@@ -260,7 +261,7 @@ func (s *Server) connectGate(home localapi.Home, none bailey.Runner, c gate.Conf
 	s.open = s.pins.Beside(wrap.NewWorks(none, home.Caches(), func(bailey.SessionID) bool { return false }))
 	// Each version of a program has a pin of its own, so toolchains are found first.
 	c.Runners = map[pack.Isolation]bailey.Runner{pack.Jail: toolchain.NewRunner(s.pins, s.finder), pack.Open: s.open,
-		pack.Agent: gate.Own{}, pack.Host: s.hosts.newHostRunner()}
+		pack.Agent: gate.Own{}, pack.Host: s.hosts.newHostRunner(), pack.Sandbox: newSandboxRunner(home)}
 	if s.Gate, err = gate.New(c); err != nil {
 		return err
 	}
@@ -422,7 +423,8 @@ func (d mcpBackend) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
 	for _, m := range d.s.shelf.Present() {
 		// agents have their own tools for the capabilities of [pack.Agent]
 		if m.Isolation == pack.Agent || rules.Never(m.ID, p.Agent) || d.s.agents.Allows(p, m.ID) != nil ||
-			m.Isolation == pack.Host && !d.s.hosts.hasPrepared() || d.s.hasMissingService(m) {
+			m.Isolation == pack.Host && !d.s.hosts.hasPrepared() || m.Isolation == pack.Sandbox && !hostapi.Installed() ||
+			d.s.hasMissingService(m) {
 			continue
 		}
 		tools = append(tools, mcp.Tool{

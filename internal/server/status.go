@@ -247,9 +247,9 @@ func (s *Server) rememberBudgets(ctx context.Context) error {
 // Rules returns the built-in policy of a home. On a platform without a cage it includes the rules for that case.
 func Rules(bare bool) []policy.Source {
 	if bare {
-		return []policy.Source{policy.Starter(), policy.Agents(), policy.Elsewhere()}
+		return []policy.Source{policy.Starter(), policy.Agents(), policy.Sandboxes(), policy.Elsewhere()}
 	}
-	return []policy.Source{policy.Starter(), policy.Agents()}
+	return []policy.Source{policy.Starter(), policy.Agents(), policy.Sandboxes()}
 }
 
 // bareCage returns the cage status on a platform without a cage.

@@ -77,6 +77,7 @@ func (d *day) hours() []hour {
 		{"built", "it builds, tests and commits", d.built},
 		{"asked", "a person is asked about a release", d.asked},
 		{"looked", "it finds a fault on a host that it cannot change", d.looked},
+		{"boxed", "it breaks machines that are there to be broken", d.boxed},
 		{"walled", "an agent works inside the wall", d.walled},
 		{"overHTTP", "another agent works over HTTP, for as long as its token counts", d.overHTTP},
 		{"paste", "the user asks another model about a log", d.paste},

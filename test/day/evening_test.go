@@ -26,6 +26,7 @@ type receipt struct {
 			Cage            string
 			SandboxEnforced bool
 			Layers          []string
+			Machine         struct{ Sandbox, Image, ImageDigest, Accelerator string }
 		}
 	}
 }
@@ -117,7 +118,7 @@ func (d *day) complete(id string, r receipt) {
 	o := r.Outcome
 	if o.Executed != nil && *o.Executed {
 		named := func(rule struct{ ID string }) bool {
-			return slices.Contains([]string{"look", "write", "build", "fetch", "hosts"}, rule.ID)
+			return slices.Contains([]string{"look", "write", "build", "fetch", "hosts", "sandbox"}, rule.ID)
 		}
 		if o.Decision != "allow" || len(o.Rules) == 0 || !slices.ContainsFunc(o.Rules, named) || slices.ContainsFunc(o.Rules, func(r struct{ ID string }) bool { return !named(r) }) {
 			d.t.Errorf("%s ran, and does not tell by which rule: %s %v", id, o.Decision, o.Rules)
@@ -130,6 +131,12 @@ func (d *day) complete(id string, r receipt) {
 			kind, layers = "host", []string{"validator", "certificate", "bailey-readonly-shell", "landlock"}
 			if !slices.ContainsFunc(o.Leases, func(l string) bool { return strings.HasPrefix(l, "ssh-certificate serial ") }) {
 				d.t.Errorf("%s ran, and does not tell with which certificate: %q", id, o.Leases)
+			}
+		}
+		if strings.HasPrefix(r.Intent.Capability, "sandbox.") {
+			kind, layers = "sandbox", []string{"owner"}
+			if m := o.Cage.Machine; strings.HasPrefix(r.Intent.Capability, "sandbox.exec") && (m.Image != "debian" || len(m.ImageDigest) != 64 || m.Accelerator == "" || m.Sandbox != r.Intent.Input["sandbox"]) {
+				d.t.Errorf("%s ran, and does not tell in which machine: %+v", id, m)
 			}
 		}
 		lacks := func(layer string) bool { return !slices.Contains(o.Cage.Layers, layer) }

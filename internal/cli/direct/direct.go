@@ -29,6 +29,7 @@ func (Work) Add(app *cli.App, root *cobra.Command) {
 	root.AddCommand(a.auditVerb(), a.gatewayVerb(), a.jailVerb(), a.wrapVerb(), a.doctorVerb(), a.brokerVerb())
 	findSubcommand(root, "pack").AddCommand(a.packOnboardVerb())
 	a.addSourceVerbs(findSubcommand(root, "source"))
+	a.addSandboxVerbs(findSubcommand(root, "sandbox"))
 	findSubcommand(root, "hooks").AddCommand(a.hooksTest(), a.hooksRun(), a.hooksExec())
 }
 

@@ -127,6 +127,7 @@ var (
 	// cages
 	PlanCage      = localapi.NewQuery[localapi.CallQuery, CagePlan]("cage")
 	RecordJailRun = localapi.NewCommand[JailQuery, localapi.None](JailRunEvent)
+	EnterSandbox  = localapi.NewCommand[SandboxEntering, localapi.None](SandboxEnterEvent)
 
 	// redaction sessions
 	ShowKeptSession = localapi.NewQuery[KeptQuery, KeptSession]("redactions")

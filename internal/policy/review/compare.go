@@ -96,7 +96,7 @@ func (s Standing) mayRun() bool { return s == Allowed || s == Asks }
 
 // OwnRules returns the rules that deny one of the actions or ask about it, except those of a new home's policy.
 func OwnRules(e *policy.Engine, ids ...bailey.CapabilityID) (own []bailey.RuleID) {
-	given := []policy.Source{policy.Starter(), policy.Agents(), policy.Elsewhere()}
+	given := []policy.Source{policy.Starter(), policy.Agents(), policy.Sandboxes(), policy.Elsewhere()}
 	for _, id := range ids {
 		for _, r := range e.RulesFor(id) {
 			isGiven := func(s policy.Source) bool { return bytes.Contains(s.Text, []byte(r.Text)) }

@@ -1,0 +1,287 @@
+// Package sandbox runs calls on sandboxes, the virtual machines of the host of sandboxes. A sandbox belongs to the person
+// and the agent of the call that created it; a call of others does not find it. The machine is the isolation of these
+// calls, so they have no cage of their own.
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"bailey"
+	"bailey/internal/hostapi"
+	"bailey/internal/shellparse"
+)
+
+// CageKind is the kind of the cage of these calls, as policy and receipts see it.
+const CageKind = "sandbox"
+
+// Hidden stands in the commands of a request for programs that the call hides, for example behind a variable.
+const Hidden = "?"
+
+// NoNetwork is the network of a sandbox without one.
+const NoNetwork = "none"
+
+// Runner runs calls on sandboxes. The arguments of a job are a verb, its operands, and settings of the form NAME=value;
+// the word "command" precedes the words of a command.
+type Runner struct {
+	bailey.PlainRunner
+	// Host returns the client of the host of sandboxes. It connects to nothing.
+	Host func() (*hostapi.Client, error)
+	// Inventories is the directory for the inventories of images, by digest. It is created at the first need.
+	Inventories string
+}
+
+// action is the parsed form of the arguments of a job.
+type action struct {
+	verb     string
+	operands []string
+	settings map[string]string
+	env      []string
+	command  []string
+}
+
+// parseAction parses the arguments of a job.
+func parseAction(args []string) (a action, err error) {
+	if len(args) == 0 {
+		return a, bailey.Internal.New("a call of a sandbox has no verb", "")
+	}
+	a = action{verb: args[0], settings: map[string]string{}}
+	for i, word := range args[1:] {
+		if word == "command" {
+			a.command = args[i+2:]
+			break
+		}
+		name, value, isSetting := strings.Cut(word, "=")
+		switch {
+		case !isSetting || strings.HasPrefix(word, "/"):
+			a.operands = append(a.operands, word)
+		case name == "env":
+			a.env = append(a.env, value)
+		default:
+			a.settings[name] = value
+		}
+	}
+	return a, nil
+}
+
+// numberOf returns a setting as a number, or 0 if it is absent.
+func (a action) numberOf(name string) (int, error) {
+	text := a.settings[name]
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, bailey.Invalid.Errorf("write a whole number", "%s is %q, which is not a number", name, text)
+	}
+	return n, nil
+}
+
+// parseLifetime returns a time such as 90m, or 0 for no text.
+func parseLifetime(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, bailey.Invalid.Errorf("write a time such as 90m or 24h", "the time %q is not one", text)
+	}
+	return d, nil
+}
+
+// Plan finds the sandbox that the call names, as its caller, and describes the run.
+func (r *Runner) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
+	a, err := parseAction(job.Args)
+	if err != nil {
+		return nil, err
+	}
+	v, ok := allVerbs()[a.verb]
+	if !ok || len(a.operands) != v.operands || v.command != (len(a.command) > 0) {
+		return nil, bailey.Internal.Errorf("", "sandboxes have no verb %q with %d operands", a.verb, len(a.operands))
+	}
+	if job.Principal.Agent == "" {
+		return nil, bailey.Internal.New("the call names no agent that could own a sandbox", "")
+	}
+	client, err := r.Host()
+	if err != nil {
+		return nil, err
+	}
+	run := &machineRun{client: client, inventories: r.Inventories, action: a, verb: v, timeout: cmp.Or(job.Timeout, bailey.DefaultTimeout),
+		owner: hostapi.Owner{Person: job.Principal.Person, Agent: job.Principal.Agent, Session: string(job.Session)}}
+	if err := run.findMachine(ctx); err != nil {
+		return nil, err
+	}
+	run.describeCage()
+	return run, nil
+}
+
+// machineRun is a planned operation.
+type machineRun struct {
+	bailey.PlainRun
+	client      *hostapi.Client
+	inventories string
+	owner       hostapi.Owner
+	action      action
+	verb        verb
+	timeout     time.Duration
+	box         hostapi.Sandbox // of the call; the one to create has no id
+	cage        bailey.Cage
+	hidden      string // why a command hides programs
+}
+
+// findMachine finds the sandbox of the call, or describes the one that it creates.
+func (r *machineRun) findMachine(ctx context.Context) (err error) {
+	switch {
+	case r.action.verb == "create":
+		return r.planCreation(ctx)
+	case r.verb.target:
+		r.box, err = hostapi.Show.Ask(ctx, r.client, r.owner, hostapi.Target{Sandbox: r.action.operands[0]})
+		if err == nil && r.box.ID != r.action.operands[0] {
+			return bailey.Internal.New("the host of sandboxes answered with another sandbox", "restart bailey-host")
+		}
+		return err
+	}
+	return nil
+}
+
+// planCreation checks what is asked against what the host has free.
+func (r *machineRun) planCreation(ctx context.Context) error {
+	image, from := r.action.settings["image"], r.action.settings["snapshot"]
+	if (image == "") == (from == "") {
+		return bailey.Invalid.New("a sandbox is made from an image or from a snapshot", "name one of them, for example image: debian")
+	}
+	cpus, err := r.action.numberOf("cpus")
+	if err != nil {
+		return err
+	}
+	memory, err := r.action.numberOf("memory_mb")
+	if err != nil {
+		return err
+	}
+	status, err := hostapi.HostStatus.Ask(ctx, r.client, r.owner, hostapi.None{})
+	if err != nil {
+		return err
+	}
+	r.box = hostapi.Sandbox{Image: image, CPUs: cpus, MemoryMB: memory, Accelerator: status.Accelerator,
+		Network: cmp.Or(r.action.settings["network"], NoNetwork)}
+	if from != "" {
+		return r.planFromSnapshot(ctx, from)
+	}
+	return nil
+}
+
+// planFromSnapshot describes a sandbox from a snapshot of the caller.
+func (r *machineRun) planFromSnapshot(ctx context.Context, from string) error {
+	all, err := hostapi.Snapshots.Ask(ctx, r.client, r.owner, hostapi.None{})
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(s hostapi.Snapshot) bool { return s.ID == from || s.Name == from })
+	if i < 0 {
+		return bailey.NotFound.Errorf("sandbox.snapshots lists them", "there is no snapshot %s", from)
+	}
+	r.box.Image, r.box.ImageDigest = all[i].Image, all[i].ImageDigest
+	return nil
+}
+
+// describeCage describes the machine as policy and the receipt see it.
+func (r *machineRun) describeCage() {
+	var text strings.Builder
+	lines := []string{""}
+	fmt.Fprintf(&text, "bailey sandbox plan 1\n")
+	add := func(layer, format string, args ...any) {
+		fmt.Fprintf(&text, format+"\n", args...)
+		lines = append(lines, layer)
+	}
+	add("", "operation %q", r.action.verb)
+	r.cage = bailey.Cage{Kind: CageKind, Enforced: true, Layers: []string{"owner"}}
+	add("owner", "owner person %q agent %q", r.owner.Person, r.owner.Agent)
+	if r.box.Accelerator != "" {
+		r.cage.Layers = append(r.cage.Layers, "machine")
+		r.cage.Labels = r.machineLabels()
+		add("machine", "machine %q image %q sha256 %q accelerator %q network %q", r.box.ID, r.box.Image, r.box.ImageDigest,
+			r.box.Accelerator, cmp.Or(r.box.Network, NoNetwork))
+	}
+	if len(r.action.command) > 0 {
+		var names []string
+		names, r.hidden = shellparse.Programs(r.action.command)
+		if r.hidden != "" {
+			names = append(names, Hidden)
+		}
+		r.cage.Commands = names
+		add("", "programs %q", names)
+	}
+	sum := sha256.Sum256([]byte(text.String()))
+	r.cage.Plan, r.cage.PlanLayers, r.cage.PlanDigest = text.String(), lines, hex.EncodeToString(sum[:])
+	r.recordMachine()
+}
+
+// machineLabels returns the facts about the machine that rules can test.
+func (r *machineRun) machineLabels() []string {
+	labels := []string{"accelerator=" + r.box.Accelerator, "image=" + r.box.Image, "network=" + cmp.Or(r.box.Network, NoNetwork)}
+	slices.Sort(labels)
+	return labels
+}
+
+// recordMachine names the machine for the receipt.
+func (r *machineRun) recordMachine() {
+	if r.box.Accelerator == "" {
+		return
+	}
+	r.cage.Machine = &bailey.Machine{Sandbox: r.box.ID, Image: r.box.Image, ImageDigest: r.box.ImageDigest,
+		Accelerator: r.box.Accelerator, Machine: r.box.Machine}
+}
+
+// Cage returns the machine. After a creation it names the sandbox that was created.
+func (r *machineRun) Cage() bailey.Cage { return r.cage }
+
+// Close releases nothing: the sandbox outlives the call.
+func (r *machineRun) Close() error { return nil }
+
+// Describe tells a person which machine the call acts on, and which programs its command names.
+func (r *machineRun) Describe() (check []string, text string) {
+	var b strings.Builder
+	check = []string{"bailey", "sandbox", "list"}
+	if r.box.ID != "" {
+		check = []string{"bailey", "sandbox", "show", r.box.ID}
+		fmt.Fprintf(&b, "sandbox %s (%s) of %s, network %s\n", r.box.Name, r.box.ID, r.box.Image, cmp.Or(r.box.Network, NoNetwork))
+	}
+	if len(r.cage.Commands) > 0 {
+		fmt.Fprintf(&b, "programs: %s\n", strings.Join(r.cage.Commands, " "))
+	}
+	if r.hidden != "" {
+		fmt.Fprintf(&b, "there may be others: %s\n", r.hidden)
+	}
+	return check, b.String()
+}
+
+// Start performs the operation once.
+func (r *machineRun) Start(ctx context.Context, _ bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
+	exit, err := r.verb.do(ctx, r, withWriters(s))
+	if err == nil {
+		return exit, nil
+	}
+	// The host refuses before it acts. If it fails or vanishes, it may have acted.
+	exit = bailey.Exit{Code: 255}
+	switch bailey.KindOf(err) {
+	case bailey.NotFound, bailey.Invalid, bailey.Denied, bailey.Conflict:
+		exit.Code = bailey.NeverRan
+	}
+	return exit, r.addHint(err)
+}
+
+// addHint adds the cure to an error of the host that has none.
+func (r *machineRun) addHint(err error) error {
+	if bailey.HintOf(err) != "" || bailey.KindOf(err) != bailey.NotFound || r.action.verb != "create" {
+		return err
+	}
+	return bailey.NotFound.Wrap(err, "cannot create the sandbox",
+		"bailey image list shows the images; to build one: bailey image build "+r.box.Image)
+}

@@ -1,0 +1,30 @@
+package server
+
+import (
+	"context"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/hostapi"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/sandbox"
+)
+
+// newSandboxRunner returns the runner of calls on sandboxes. The host of sandboxes of the home starts when a call needs it.
+func newSandboxRunner(home localapi.Home) bailey.Runner {
+	return &sandbox.Runner{Inventories: home.Path("inventories"), Host: func() (*hostapi.Client, error) { return hostapi.Here(home) }}
+}
+
+// recordSandboxEntry is the operator command: it writes the ledger entry before a person works in a sandbox.
+func (s *Server) recordSandboxEntry(ctx context.Context, asked apitype.SandboxEntering, from gateway.Caller) (none localapi.None, err error) {
+	if asked.Sandbox == "" || asked.Action == "" {
+		return none, bailey.Invalid.New("the event names no sandbox or no action", "")
+	}
+	asked.Operator, asked.Person = from.Operator, from.Principal.Person
+	event, err := s.redactValue(from.Session.ID, asked)
+	if err != nil {
+		return none, err
+	}
+	return none, s.scribe.recordEvent(ctx, apitype.SandboxEnterEvent, event)
+}
