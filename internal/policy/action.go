@@ -24,6 +24,7 @@ type Action struct {
 	Home          string          // use of a HOME kept for the project: fetches, builds, or "" for none
 	Own           bool            // agents run it themselves and ask their person themselves
 	Host          bool            // it acts on a source host, not on this machine
+	Model         bool            // it is a request to a model
 }
 
 // class is one way to group actions. Each value forms the group "<name>:<value>".
@@ -44,9 +45,12 @@ func actionClasses() []class {
 			}
 			return a.Waivers[0]
 		}},
-		{"target", []string{"local", "host"}, func(a Action) string {
-			if a.Host {
+		{"target", []string{"local", "host", "model"}, func(a Action) string {
+			switch {
+			case a.Host:
 				return "host"
+			case a.Model:
+				return "model"
 			}
 			return local
 		}},

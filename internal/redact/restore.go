@@ -18,6 +18,29 @@ func (t *Table) Restore(s string) string {
 	return t.restoreTokens(s, func(Category, string) bool { return true })
 }
 
+// RestoreOf is Restore for the tokens of the categories that may allows. Other tokens stay.
+func (t *Table) RestoreOf(s string, may func(Category) bool) string {
+	return t.restoreTokens(s, func(c Category, _ string) bool { return may(c) })
+}
+
+// Prompt redacts a text that an agent sends to its model. Tokens of this table and escapes stay, because the agent got
+// them from this session. As by [Table.Input], secrets that are found are hidden from then on wherever they occur.
+func (t *Table) Prompt(s string) string {
+	out := t.Again(s)
+	if out != s {
+		t.learnTokens(out)
+	}
+	return out
+}
+
+// Generation returns a number that grows when the table has learned a text, so that a text redacted before could be
+// redacted in another way now.
+func (t *Table) Generation() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.known) + len(t.given)
+}
+
 // Give is Restore limited to g. It returns each category that it restored, once. Other tokens stay.
 //
 // A secret is restored only if its token is all of s; if other text were next to it, the effect of the call on that
