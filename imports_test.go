@@ -45,6 +45,7 @@ var layers = []struct {
 		"internal/guard":         {},
 		"internal/gitremote":     {ours: []string{"."}},
 		"internal/onboard":       {ours: []string{"."}},
+		"internal/modelwire":     {ours: []string{"."}, outside: []string{"github.com/go-json-experiment/json/jsontext"}},
 		"internal/readonly":      {ours: []string{"internal/strictjson"}, outside: []string{"mvdan.cc/sh/v3/syntax"}},
 		"internal/receipts":      {ours: []string{".", "audit"}},
 		"internal/toolsearch":    {ours: []string{"internal/strictyaml", "pack"}},

@@ -1,0 +1,234 @@
+package modelwire
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"bailey"
+)
+
+// Edit passes every text of a request's body that a model can read to text, and returns the body with the texts that it
+// returned. If none differs, the result is body itself. An error means that the request must be refused.
+func Edit(e Endpoint, body []byte, text TextFunc) ([]byte, Summary, error) {
+	return (*Cache)(nil).Edit(e, 0, body, text)
+}
+
+// Restore passes every text of a whole reply to text, as [Edit] does for a request. Keys of objects and citations stay
+// as they are.
+func Restore(e Endpoint, body []byte, text TextFunc) ([]byte, Usage, error) {
+	var usage Usage
+	if e.Lines {
+		out, err := restoreLines(e, body, text, &usage)
+		return out, usage, err
+	}
+	if len(bytes.TrimSpace(body)) == 0 {
+		return body, usage, nil
+	}
+	doc, err := parseDocument(body, nil)
+	if err != nil {
+		return nil, usage, err
+	}
+	w := walker{doc: doc, text: text, reply: true, sum: &Summary{}}
+	w.walkReply(e, 0)
+	readUsage(e.Dialect, &doc, 0, &usage)
+	return w.assembleBody(), usage, w.err
+}
+
+// restoreLines restores each line of the results of a batch.
+func restoreLines(e Endpoint, body []byte, text TextFunc, usage *Usage) ([]byte, error) {
+	e.Lines = false
+	var out []byte
+	for line := range bytes.Lines(body) {
+		value := bytes.TrimRight(line, "\r\n")
+		edited, u, err := Restore(e, value, text)
+		if err != nil {
+			return nil, err
+		}
+		usage.addUsage(u)
+		out = append(append(out, edited...), line[len(value):]...)
+	}
+	return out, nil
+}
+
+// patch replaces bytes of a document.
+type patch struct {
+	start, end int32
+	text       []byte
+}
+
+// walker visits the texts of one document.
+type walker struct {
+	doc        document
+	text       TextFunc
+	reply      bool
+	sum        *Summary
+	cache      *Cache
+	generation int
+	tools      map[string]string // tool by the identifier of its call
+	patches    []patch
+	prompt     *strings.Builder // collects the user's texts, if it is not nil
+	err        error
+}
+
+// assembleBody returns the document with its patches.
+func (w *walker) assembleBody() []byte {
+	if w.err != nil {
+		return nil
+	}
+	if len(w.patches) == 0 {
+		return w.doc.b
+	}
+	slices.SortFunc(w.patches, func(a, b patch) int { return int(a.start) - int(b.start) })
+	size := len(w.doc.b)
+	for _, p := range w.patches {
+		size += len(p.text)
+	}
+	out, pos := make([]byte, 0, size), int32(0)
+	for _, p := range w.patches {
+		out = append(append(out, w.doc.b[pos:p.start]...), p.text...)
+		pos = p.end
+	}
+	return append(out, w.doc.b[pos:]...)
+}
+
+// replaceValue writes a value anew.
+func (w *walker) replaceValue(n int, raw []byte) {
+	w.patches = append(w.patches, patch{w.doc.nodes[n].start, w.doc.nodes[n].end, raw})
+}
+
+// editString passes a string to the function. Any other value stays.
+func (w *walker) editString(n int, where Where) {
+	if w.doc.kindOf(n) == '"' {
+		w.editRaw(n, where, func(s string) string { return w.text(where, s) })
+	}
+}
+
+// editRaw replaces the string n by what edit makes of it, or by what the cache has for its bytes.
+func (w *walker) editRaw(n int, where Where, edit func(string) string) {
+	raw := w.doc.rawValue(n)
+	w.sum.Texts++
+	edited, known := w.cache.findText(w.generation, where, raw)
+	if !known {
+		before := unquoteText(raw)
+		if after := edit(before); after != before {
+			edited = quoteText(make([]byte, 0, len(after)+2), after)
+		}
+		if w.cache.keepText(w.generation, where, raw, edited) {
+			w.sum.Changed++
+		}
+	}
+	if edited != nil {
+		w.sum.Edited++
+		w.replaceValue(n, edited)
+	}
+	if w.prompt == nil || where.Kind != User {
+		return
+	}
+	if w.prompt.Len() > 0 {
+		w.prompt.WriteByte('\n')
+	}
+	if edited == nil {
+		edited = raw
+	}
+	w.prompt.WriteString(unquoteText(edited))
+}
+
+// editData passes all strings of a structured value to the function, for example of the input of a call. In a request,
+// keys and long numbers are texts, too.
+func (w *walker) editData(n int, where Where) {
+	switch w.doc.kindOf(n) {
+	case '"':
+		w.editString(n, where)
+	case '0':
+		w.editNumber(n, where)
+	case '[':
+		w.doc.eachElement(n, func(i, v int) { w.editData(v, where.inElement(i)) })
+	case '{':
+		w.doc.eachMember(n, func(key string, k, v int) {
+			if !w.reply {
+				w.editKey(k, n, where)
+			}
+			w.editData(v, where.inMember(key))
+		})
+	}
+}
+
+// minNumber is the length from which a number may be a secret.
+const minNumber = 6
+
+// editNumber passes a number to the function. If it changes, it becomes a string.
+func (w *walker) editNumber(n int, where Where) {
+	raw := string(w.doc.rawValue(n))
+	if w.reply || len(raw) < minNumber {
+		return
+	}
+	w.sum.Texts++
+	if after := w.text(where, raw); after != raw {
+		w.sum.Edited++
+		w.replaceValue(n, quoteText(nil, after))
+	}
+}
+
+// editKey passes a key of an object to the function. If the new key is already in the object, it gets underscores until
+// it differs.
+func (w *walker) editKey(k, object int, where Where) {
+	where.Key = true
+	before := w.doc.textOf(k)
+	w.sum.Texts++
+	after := w.text(where, before)
+	if after == before {
+		return
+	}
+	for w.doc.memberOf(object, after) >= 0 || w.isNewKey(object, after) {
+		after += "_"
+	}
+	w.sum.Edited++
+	w.replaceValue(k, quoteText(nil, after))
+}
+
+// isNewKey reports whether a key of the object was replaced by key.
+func (w *walker) isNewKey(object int, key string) bool {
+	quoted := quoteText(nil, key)
+	from := w.doc.nodes[object].start
+	return slices.ContainsFunc(w.patches, func(p patch) bool { return p.start > from && bytes.Equal(p.text, quoted) })
+}
+
+// editNested edits JSON that is the text of a string, as OpenAI's arguments are. In a request, a text that is no JSON
+// is edited as a whole.
+func (w *walker) editNested(n int, where Where) {
+	if w.doc.kindOf(n) != '"' {
+		w.editData(n, where)
+		return
+	}
+	mark := where
+	mark.Field = "\x00" // the same bytes have another meaning in a string that is no JSON
+	w.editRaw(n, mark, func(s string) string {
+		if w.reply {
+			return restorePartial(s, where, w.text)
+		}
+		doc, err := parseDocument([]byte(s), nil)
+		if err != nil {
+			return w.text(where, s)
+		}
+		inner := walker{doc: doc, text: w.text, sum: w.sum}
+		inner.editData(0, where)
+		return string(inner.assembleBody())
+	})
+}
+
+// refuseBody keeps the first reason for which the body must not be forwarded.
+func (w *walker) refuseBody(why, hint string) {
+	if w.err == nil {
+		w.err = bailey.Invalid.Wrapf(ErrUnreadable, hint, "cannot read the body: %s", why)
+	}
+}
+
+// inMember returns the place of a member of the object at w.
+func (w Where) inMember(key string) Where {
+	if strings.ContainsAny(key, "~/") {
+		key = strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
+	}
+	w.Field += "/" + key
+	return w
+}

@@ -1,0 +1,237 @@
+package modelwire
+
+import (
+	"bytes"
+	"io"
+	"slices"
+
+	"bailey"
+)
+
+// Stream edits a reply that arrives in events. It writes each event as soon as it is complete, with the texts that are
+// decided; an event that does not change is written byte for byte. A text that is held back at the end of its block is
+// written as one more event before the block ends. Pings, comments and unknown events pass at once. It must not be used
+// by several goroutines.
+type Stream struct {
+	endpoint Endpoint
+	w        io.Writer
+	editor   Editor
+	events   eventReader
+	array    arrayReader
+	channels []*channel
+	tools    map[string]string // tool by the key of its block
+	nodes    []node
+	out      []byte
+	usage    Usage
+	named    bool // the present event has a name
+	err      error
+}
+
+// channel is one text that arrives in pieces.
+type channel struct {
+	key   string
+	out   bytes.Buffer
+	w     io.WriteCloser           // a plain text; nil if it stays
+	json  *partial                 // a JSON text
+	shape func(text string) []byte // makes the data of an event of our own
+}
+
+// NewStream returns a Stream that writes to w. e must be the endpoint of the request. The caller must Close it.
+func NewStream(e Endpoint, w io.Writer, editor Editor) *Stream {
+	return &Stream{endpoint: e, w: w, editor: editor, tools: map[string]string{}}
+}
+
+// Usage returns what the reply said of itself so far.
+func (s *Stream) Usage() Usage {
+	u := s.usage
+	u.ToolNames = slices.Clone(u.ToolNames)
+	return u
+}
+
+// Write processes the next bytes of the reply. It writes at most once to the writer. An error is final.
+func (s *Stream) Write(p []byte) (int, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	if s.endpoint.Array {
+		s.array.held = append(s.array.held, p...)
+		s.readArray(false)
+	} else {
+		s.events.held = append(s.events.held, p...)
+		for e := s.events.nextEvent(); e != nil; e = s.events.nextEvent() {
+			s.editEvent(e)
+		}
+	}
+	if max(len(s.events.held), len(s.array.held)) > MaxBody {
+		s.err = bailey.Invalid.Wrapf(ErrTooLarge, "Repeat the request.", "an event of the reply has more than %d bytes", MaxBody)
+	}
+	s.flushOut()
+	if s.err != nil {
+		return 0, s.err
+	}
+	return len(p), nil
+}
+
+// Close writes all that is held back, and the last event even if it is incomplete. It does not close the writer.
+func (s *Stream) Close() error {
+	if s.err == errClosed {
+		return nil
+	}
+	if s.err != nil {
+		return s.err
+	}
+	if s.endpoint.Array {
+		s.readArray(true)
+	} else {
+		if e := s.events.restEvent(); e != nil {
+			s.editEvent(e)
+		}
+		s.endChannels("")
+	}
+	s.flushOut()
+	if s.err != nil {
+		return s.err
+	}
+	s.err = errClosed
+	return nil
+}
+
+var errClosed = bailey.Invalid.Wrap(io.ErrClosedPipe, "the reply has ended", "")
+
+// flushOut writes the output.
+func (s *Stream) flushOut() {
+	if len(s.out) == 0 {
+		return
+	}
+	if _, err := s.w.Write(s.out); err != nil && s.err == nil {
+		s.err = err
+	}
+	s.out = s.out[:0]
+}
+
+// editEvent writes an event with its texts edited.
+func (s *Stream) editEvent(e *event) {
+	if len(e.data) == 0 || e.data[0] != '{' {
+		if string(e.data) == "[DONE]" {
+			s.endChannels("")
+		}
+		s.out = append(s.out, e.raw...)
+		return
+	}
+	s.named = e.named
+	edited := s.editData(e.data)
+	if edited == nil {
+		s.out = append(s.out, e.raw...)
+		return
+	}
+	s.out = e.appendEdited(s.out, edited)
+}
+
+// editData returns the data of an event with its texts edited, or nil if none changed. Data that cannot be read stays.
+func (s *Stream) editData(data []byte) []byte {
+	doc, err := parseDocument(data, s.nodes)
+	if err != nil {
+		return nil
+	}
+	s.nodes = doc.nodes
+	w := &walker{doc: doc, text: s.editor.Text, reply: true, sum: &Summary{}}
+	switch s.endpoint.Dialect {
+	case Anthropic:
+		s.editMessageEvent(w)
+	case OpenAIResponses:
+		s.editResponseEvent(w)
+	case OpenAIChat:
+		s.editChunk(w)
+	case Gemini:
+		s.editCandidates(w)
+	}
+	if len(w.patches) == 0 {
+		return nil
+	}
+	return w.assembleBody()
+}
+
+// channelFor returns the channel with a key, or a new one.
+func (s *Stream) channelFor(key string, where Where, isJSON bool) *channel {
+	for _, c := range s.channels {
+		if c.key == key {
+			return c
+		}
+	}
+	c := &channel{key: key}
+	if isJSON {
+		c.json = newPartial(where, s.editor.Writer, &c.out)
+	} else {
+		c.w = s.editor.Writer(where, &c.out)
+	}
+	s.channels = append(s.channels, c)
+	return c
+}
+
+// feedPiece passes the string n, a piece of the channel's text, and replaces it by what is decided. If it is the last piece,
+// the channel ends. shape makes an event of the channel.
+func (s *Stream) feedPiece(c *channel, w *walker, n int, last bool, shape func(text string) []byte) {
+	if w.doc.kindOf(n) != '"' {
+		return
+	}
+	before := w.doc.textOf(n)
+	c.shape = shape
+	switch {
+	case c.json != nil:
+		c.json.writePiece(before)
+	case c.w != nil:
+		if _, err := io.WriteString(c.w, before); err != nil && s.err == nil {
+			s.err = err
+		}
+	default:
+		c.out.WriteString(before)
+	}
+	if last {
+		s.finishChannel(c)
+	}
+	if c.out.String() != before {
+		w.replaceValue(n, quoteText(nil, c.out.String()))
+	}
+	c.out.Reset()
+}
+
+// finishChannel lets a channel write what it holds back, and forgets it.
+func (s *Stream) finishChannel(c *channel) {
+	if c.json != nil {
+		c.json.finishText()
+	} else if c.w != nil {
+		if err := c.w.Close(); err != nil && s.err == nil {
+			s.err = err
+		}
+	}
+	s.channels = slices.DeleteFunc(s.channels, func(o *channel) bool { return o == c })
+}
+
+// endChannels ends all channels whose key begins with prefix, and writes an event for each that held back a text.
+func (s *Stream) endChannels(prefix string) {
+	for i := 0; i < len(s.channels); {
+		c := s.channels[i]
+		if len(c.key) < len(prefix) || c.key[:len(prefix)] != prefix {
+			i++
+			continue
+		}
+		s.finishChannel(c)
+		if c.out.Len() > 0 && c.shape != nil {
+			s.writeOwn(c.shape(c.out.String()))
+		}
+	}
+}
+
+// writeOwn writes an event of our own.
+func (s *Stream) writeOwn(data []byte) {
+	if s.endpoint.Array {
+		s.array.insertElement(s, data)
+		return
+	}
+	if s.named {
+		if doc, err := parseDocument(data, nil); err == nil {
+			s.out = append(append(append(s.out, "event: "...), doc.textOf(doc.memberOf(0, "type"))...), '\n')
+		}
+	}
+	s.out = append(append(append(s.out, "data: "...), data...), "\n\n"...)
+}
