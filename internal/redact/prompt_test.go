@@ -64,3 +64,23 @@ func TestRestorerBesideWriters(t *testing.T) {
 	})
 	both.Wait()
 }
+
+// TestTokensOfEarlierTables checks that a token in a history, which this table does not have, never stands for a text that
+// this table finds later.
+func TestTokensOfEarlierTables(t *testing.T) {
+	t.Parallel()
+	rules, err := Compile(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := rules.NewTable()
+	const old = "the password was [REDACTED_PASSWORD_1]"
+	table.ReserveTokens([]byte(old + " [REDACTED_PASSWORD_99999999999] [REDACTED_X"))
+	if hidden := table.Prompt("password=kd83hHsk29xlPq0w"); hidden != "password=[REDACTED_PASSWORD_2]" {
+		t.Errorf("the new secret is %q", hidden)
+	}
+	sent := table.Prompt(old)
+	if got := table.Restore(sent); got != old {
+		t.Errorf("%q was sent, and %q comes back", sent, got)
+	}
+}

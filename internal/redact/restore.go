@@ -3,6 +3,7 @@ package redact
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -31,6 +32,36 @@ func (t *Table) Prompt(s string) string {
 		t.learnTokens(out)
 	}
 	return out
+}
+
+// maxReserved limits the number of a token that is reserved, so that a text cannot make all later tokens long.
+const maxReserved = 1 << 20
+
+// ReserveTokens makes sure that no text gets a token which occurs in b already and is not of this table. In the history
+// of a conversation, such a token is of an earlier table: it must not stand for another text now.
+func (t *Table) ReserveTokens(b []byte) {
+	for {
+		i := bytes.Index(b, []byte(mark))
+		if i < 0 {
+			return
+		}
+		b = b[i:]
+		if end := bytes.IndexByte(b[:min(len(b), maxToken)], ']'); end >= 0 && wellFormed(string(b[:end+1])) {
+			t.reserveToken(string(b[:end+1]))
+		}
+		b = b[len(mark):]
+	}
+}
+
+func (t *Table) reserveToken(token string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n, err := strconv.Atoi(token[strings.LastIndexByte(token, '_')+1 : len(token)-1])
+	if _, own := t.texts[token]; own || err != nil || n > maxReserved {
+		return
+	}
+	category := categoryOfToken(token)
+	t.last[category] = max(t.last[category], n)
 }
 
 // Generation returns a number that grows when the table has learned a text, so that a text redacted before could be
