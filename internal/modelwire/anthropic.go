@@ -10,7 +10,7 @@ func (s *Stream) editMessageEvent(w *walker) {
 	switch d.textOf(d.memberOf(0, "type")) {
 	case "message_start":
 		message := d.memberOf(0, "message")
-		s.usage.readCounts(d, message)
+		s.usage.readCounts(Anthropic, d, message)
 		w.editContent(d.memberOf(message, "content"), Where{Kind: Assistant})
 	case "content_block_start":
 		s.startBlock(w, block, index, d.memberOf(0, "content_block"))
@@ -20,7 +20,7 @@ func (s *Stream) editMessageEvent(w *walker) {
 		s.endChannels(block)
 	case "message_delta":
 		s.endChannels("")
-		s.usage.readCounts(d, 0)
+		s.usage.readCounts(Anthropic, d, 0)
 		s.usage.setText(d, &s.usage.StopReason, d.atPath(0, "delta", "stop_reason"))
 	case "message_stop":
 		s.endChannels("")

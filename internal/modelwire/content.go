@@ -1,6 +1,7 @@
 package modelwire
 
 import (
+	"bytes"
 	"encoding/base64"
 	"net/url"
 	"slices"
@@ -47,8 +48,10 @@ func (w *walker) editContent(n int, where Where) {
 func (w *walker) editTyped(n int, where Where) bool {
 	kind := w.doc.textOf(w.doc.memberOf(n, "type"))
 	switch {
-	case kind == "thinking", kind == "redacted_thinking", kind == "reasoning", w.doc.isTrue(w.doc.memberOf(n, "thought")):
-		return true // the provider accepts them only as it sent them
+	case kind == "reasoning":
+		return true // the provider accepts it only as it sent it; so, too, the next ones
+	case where.Kind == Assistant && (strings.HasSuffix(kind, "thinking") || w.doc.isTrue(w.doc.memberOf(n, "thought"))):
+		return true
 	case kind == "image", kind == "document", kind == "file", kind == "input_file", kind == "input_image",
 		kind == "image_url", kind == "input_audio":
 		if where.Kind != ToolResult {
@@ -77,6 +80,8 @@ func (w *walker) editCall(n int, kind string) {
 	w.doc.eachMember(n, func(key string, _, v int) {
 		switch {
 		case key == "name" || isOpaqueKey(key):
+		case key == "result" && kind == "image_generation_call":
+			w.noteOpaque("image/*")
 		case key == "arguments":
 			w.editNested(v, where)
 		case key == "output", key == "results", key == "outputs":
@@ -111,8 +116,12 @@ func (w *walker) editSpecial(n int, key string, v int, where Where) bool {
 		return w.reply // with offsets in the text as the model saw it
 	case "source", "inlineData", "inline_data":
 		return w.editSource(v, where)
-	case "image_url", "file_data", "file_url", "url", "fileUri", "file_uri":
+	case "image_url", "file_url", "url", "fileUri", "file_uri":
 		return w.editLink(v, where)
+	case "file_data":
+		return w.editFile(v, where)
+	case "arguments":
+		w.editNested(v, Where{Kind: ToolInput, Tool: w.doc.textOf(w.doc.memberOf(n, "name"))})
 	case "input_audio", "audio":
 		if w.doc.kindOf(v) != '{' || w.doc.memberOf(v, "data") < 0 && w.doc.memberOf(v, "id") < 0 {
 			return false
@@ -121,7 +130,7 @@ func (w *walker) editSpecial(n int, key string, v int, where Where) bool {
 	case "functionCall", "function_call", "function", "custom":
 		return w.editFunction(v)
 	case "functionResponse", "function_response":
-		w.editResponse(v)
+		return w.editResponse(v)
 	case "tools", "functionDeclarations":
 		w.editTools(v)
 	default:
@@ -149,7 +158,10 @@ func (w *walker) editFunction(v int) bool {
 }
 
 // editResponse edits the result of a call in a part of Gemini.
-func (w *walker) editResponse(v int) {
+func (w *walker) editResponse(v int) bool {
+	if w.doc.kindOf(v) != '{' {
+		return false
+	}
 	where := Where{Kind: ToolResult, Tool: w.doc.textOf(w.doc.memberOf(v, "name"))}
 	w.doc.eachMember(v, func(key string, _, m int) {
 		switch {
@@ -160,6 +172,7 @@ func (w *walker) editResponse(v int) {
 			w.editData(m, where)
 		}
 	})
+	return true
 }
 
 // editSource edits a content that names its media type. It returns false if v has none.
@@ -171,7 +184,7 @@ func (w *walker) editSource(v int, where Where) bool {
 		}
 	}
 	data := w.doc.memberOf(v, "data")
-	if data < 0 || media == "" {
+	if w.doc.kindOf(data) != '"' || media == "" {
 		return false
 	}
 	if where.Kind != ToolResult {
@@ -222,18 +235,11 @@ func (w *walker) editLink(n int, where Where) bool {
 	if w.doc.kindOf(n) != '"' {
 		return false
 	}
-	raw := w.doc.rawValue(n)
-	s := string(raw[1:min(len(raw), 1+maxDataHeader)])
-	head, _, isData := strings.Cut(s, ",")
-	media, isData2 := strings.CutPrefix(strings.ToLower(head), "data:")
+	media, isData := w.readDataHeader(n)
 	switch {
-	case strings.Contains(s, "://") && !isData2:
+	case !isData:
 		where.Kind = Link
 		w.editString(n, where)
-	case !isData2:
-		w.editFile(n, where)
-	case !isData:
-		w.refuseBody("a data address has no comma", "Send the file as base64.")
 	case isTextMedia(media):
 		w.editDataAddress(n, where)
 	default:
@@ -243,8 +249,19 @@ func (w *walker) editLink(n int, where Where) bool {
 	return true
 }
 
-// maxDataHeader is the length in which a "data:" address must have its comma.
-const maxDataHeader = 256
+// readDataHeader returns the media type and its parameters, if a string is a "data:" address.
+func (w *walker) readDataHeader(n int) (media string, isData bool) {
+	raw := w.doc.rawValue(n)
+	if i := bytes.IndexByte(raw, ','); i >= 0 && bytes.IndexByte(raw[:i], '\\') < 0 {
+		raw = append(raw[:i:i], '"') // the data may be long
+	}
+	s := strings.TrimSpace(unquoteText(raw))
+	if len(s) < len("data:") || !strings.EqualFold(s[:len("data:")], "data:") {
+		return "", false
+	}
+	media, _, _ = strings.Cut(s[len("data:"):], ",")
+	return strings.ToLower(media), true
+}
 
 // editDataAddress edits the text in a "data:" address.
 func (w *walker) editDataAddress(n int, where Where) {
@@ -270,8 +287,14 @@ func (w *walker) editDataAddress(n int, where Where) {
 	})
 }
 
-// editFile edits a file of unknown type: base64 of a text, or a text.
-func (w *walker) editFile(n int, where Where) {
+// editFile edits a file: a "data:" address, base64 of a text, or a text. It returns false for an object.
+func (w *walker) editFile(n int, where Where) bool {
+	if w.doc.kindOf(n) != '"' {
+		return false
+	}
+	if _, isData := w.readDataHeader(n); isData {
+		return w.editLink(n, where)
+	}
 	text, _, ok := decodeBase64(w.doc.textOf(n))
 	switch {
 	case !ok:
@@ -281,6 +304,7 @@ func (w *walker) editFile(n int, where Where) {
 	default:
 		w.noteOpaque("application/octet-stream")
 	}
+	return true
 }
 
 // noteOpaque records a content that was not read.
@@ -308,8 +332,8 @@ func isTextMedia(media string) bool {
 // isOpaqueKey reports whether the value of a key must stay as it is, wherever it stands in the structure of a body.
 func isOpaqueKey(key string) bool {
 	switch key {
-	case "type", "id", "role", "object", "status", "model", "signature", "thinking", "thoughtSignature",
-		"thought_signature", "cache_control", "media_type", "mimeType", "mime_type", "detail", "phase",
+	case "type", "id", "role", "object", "status", "model", "signature", "thoughtSignature", "thought_signature",
+		"tool_name", "server_name", "server_label", "caller", "cache_control", "media_type", "mimeType", "mime_type", "detail", "phase",
 		"reasoning_content", "reasoning", "reasoning_details", "tool_choice", "usage", "usageMetadata",
 		"finish_reason", "finishReason", "stop_reason", "stop_sequence", "system_fingerprint", "service_tier":
 		return true

@@ -43,7 +43,10 @@ func parseDocument(b []byte, reuse []node) (document, error) {
 	}
 	// A string can contain half of a surrogate pair, as RFC 8259, section 8.2, allows.
 	d := decoders.Get().(*jsontext.Decoder)
-	defer decoders.Put(d)
+	defer func() {
+		d.Reset(new(bytes.Buffer)) // so that the pool does not keep b
+		decoders.Put(d)
+	}()
 	d.Reset(bytes.NewBuffer(b), jsontext.AllowInvalidUTF8(true))
 	doc := document{b: b, nodes: reuse[:0]}
 	var open []int32

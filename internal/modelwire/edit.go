@@ -114,7 +114,7 @@ func (w *walker) editRaw(n int, where Where, edit func(string) string) {
 		if after := edit(before); after != before {
 			edited = quoteText(make([]byte, 0, len(after)+2), after)
 		}
-		if w.cache.keepText(w.generation, where, raw, edited) {
+		if w.err == nil && w.cache.keepText(w.generation, where, raw, edited) {
 			w.sum.Changed++
 		}
 	}

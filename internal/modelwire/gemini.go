@@ -3,7 +3,7 @@ package modelwire
 // editCandidates edits one event or element of a stream of Gemini.
 func (s *Stream) editCandidates(w *walker) {
 	d := &w.doc
-	s.usage.readCounts(d, 0)
+	s.usage.readCounts(Gemini, d, 0)
 	s.usage.readCandidates(d, 0)
 	if d.kindOf(d.memberOf(0, "error")) == '{' {
 		s.endChannels("")
@@ -125,7 +125,7 @@ func (s *Stream) closeElement() {
 			edited = raw
 		}
 		s.out = append(s.out, edited...)
-		a.comma = false
+		a.comma = false // it was before the element
 	case 0, -1:
 		a.ending = true
 		s.endChannels("")

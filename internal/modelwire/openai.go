@@ -83,7 +83,7 @@ func (s *Stream) editDone(w *walker, item, kind string) {
 
 // editSnapshot edits the whole response. The first ones repeat the request, which stays as the model saw it.
 func (s *Stream) editSnapshot(w *walker, kind string, n int) {
-	s.usage.readCounts(&w.doc, n)
+	s.usage.readCounts(OpenAIResponses, &w.doc, n)
 	switch kind {
 	case "response.completed", "response.incomplete", "response.failed", "response.cancelled":
 		s.endChannels("")
@@ -96,7 +96,7 @@ func (s *Stream) editSnapshot(w *walker, kind string, n int) {
 // editChunk edits an event of Chat Completions.
 func (s *Stream) editChunk(w *walker) {
 	d := &w.doc
-	s.usage.readCounts(d, 0)
+	s.usage.readCounts(OpenAIChat, d, 0)
 	if d.kindOf(d.memberOf(0, "error")) == '{' {
 		s.endChannels("")
 		s.usage.readError(d, 0)

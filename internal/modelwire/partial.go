@@ -3,6 +3,7 @@ package modelwire
 import (
 	"bytes"
 	"io"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -20,6 +21,7 @@ type partial struct {
 	key    []byte    // the present key, as it came
 	text   stringTap // the present value, if it is a string
 	escape []byte    // the beginning of an escape
+	err    error     // the first error of a writer
 }
 
 // level is an array or object that is open.
@@ -145,7 +147,7 @@ func (p *partial) openText(top *level) {
 			where = where.inElement(p.stack[i].index)
 		}
 	}
-	p.text = stringTap{out: p.out}
+	p.text = stringTap{out: p.out, parts: p.text.parts, err: &p.err}
 	p.text.w = p.writer(where, &p.text)
 }
 
@@ -196,7 +198,7 @@ func (p *partial) readEscape(s string) string {
 	ok := true
 	switch {
 	case n == 1:
-		ok = bytes.IndexByte([]byte(`"\/bfnrtu`), c) >= 0
+		ok = c == 'u' || strings.IndexByte(simpleEscapes, c) >= 0
 	case n == 6 && c != '\\', n == 7 && c != 'u': // a half without the other one
 		first := string(p.escape[:6])
 		p.pushEscape(first)
@@ -220,9 +222,20 @@ func (p *partial) readEscape(s string) string {
 	return s[1:]
 }
 
+const (
+	simpleEscapes  = `"\/bfnrt`
+	simpleMeanings = "\"\\/\b\f\n\r\t"
+)
+
 // pushEscape processes whole escapes.
 func (p *partial) pushEscape(raw string) {
 	p.escape = p.escape[:0]
+	if len(raw) == 2 { // without an allocation
+		if i := strings.IndexByte(simpleEscapes, raw[1]); i >= 0 {
+			p.pushPart(raw, simpleMeanings[i:i+1])
+			return
+		}
+	}
 	var meaning []byte
 	for rest := []byte(raw); len(rest) > 0; {
 		var n int
@@ -256,10 +269,12 @@ func isHighHalf(escape []byte) bool {
 type stringTap struct {
 	w       io.WriteCloser // nil: the string stays
 	out     *bytes.Buffer
-	parts   []part // passed to the writer, and not yet written by it
+	parts   []part // passed to the writer; from first on, not yet written by it
+	first   int
 	written []byte // written by the writer, and not yet passed on
 	changed bool
 	tail    string // an incomplete escape at the end
+	err     *error
 }
 
 type part struct{ raw, meaning string }
@@ -273,7 +288,14 @@ func (t *stringTap) pushPart(raw, meaning string) {
 	if !t.changed {
 		t.parts = append(t.parts, part{raw, meaning})
 	}
-	io.WriteString(t.w, meaning) // an error of Write below is impossible
+	_, err := io.WriteString(t.w, meaning)
+	t.keepError(err)
+}
+
+func (t *stringTap) keepError(err error) {
+	if *t.err == nil {
+		*t.err = err
+	}
 }
 
 // Write gets what the writer writes.
@@ -285,16 +307,19 @@ func (t *stringTap) Write(b []byte) (int, error) {
 
 // passOn passes on what has been written, except for the beginning of a part or a character.
 func (t *stringTap) passOn(final bool) {
-	for !t.changed && len(t.written) > 0 && len(t.parts) > 0 {
-		first := &t.parts[0]
+	for !t.changed && len(t.written) > 0 && t.first < len(t.parts) {
+		first := &t.parts[t.first]
 		n := min(len(first.meaning), len(t.written))
 		switch {
 		case first.meaning[:n] != string(t.written[:n]):
 			t.passEqual(first)
-			t.changed, t.parts = true, nil
+			t.changed = true
 		case n == len(first.meaning):
 			t.out.WriteString(first.raw)
-			t.parts, t.written = t.parts[1:], t.written[n:]
+			t.written = append(t.written[:0], t.written[n:]...)
+			if t.first++; t.first == len(t.parts) {
+				t.parts, t.first = t.parts[:0], 0
+			}
 		case first.raw == first.meaning:
 			t.out.WriteString(first.raw[:n])
 			first.raw, first.meaning, t.written = first.raw[n:], first.meaning[n:], t.written[n:]
@@ -333,11 +358,11 @@ func (t *stringTap) passEqual(first *part) {
 // finishString closes the writer and writes the rest.
 func (t *stringTap) finishString() {
 	if t.w != nil {
-		t.w.Close()
+		t.keepError(t.w.Close())
 		t.passOn(true)
 	}
 	t.out.WriteString(t.tail)
-	*t = stringTap{}
+	*t = stringTap{parts: t.parts[:0]}
 }
 
 // cutRune returns how many bytes at the end of b begin a character that is incomplete.

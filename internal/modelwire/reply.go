@@ -1,12 +1,13 @@
 package modelwire
 
+import "cmp"
+
 // walkReply edits the texts of a whole reply.
 func (w *walker) walkReply(e Endpoint, n int) {
 	assistant := Where{Kind: Assistant}
 	switch {
 	case w.doc.kindOf(n) == '[': // Gemini's stream as an array, read whole
 		w.doc.eachElement(n, func(_, v int) { w.walkReply(e, v) })
-	case w.doc.memberOf(n, "error") >= 0 && w.doc.kindOf(w.doc.memberOf(n, "error")) == '{':
 	case e.Operation == Models, e.Operation == Embed, e.Operation == CountTokens, e.Operation == Files:
 	case e.Operation == Batches:
 		message := w.doc.atPath(n, "result", "message")
@@ -32,11 +33,9 @@ func (u *Usage) addUsage(o Usage) {
 	u.CacheWrite += o.CacheWrite
 	u.Reasoning += o.Reasoning
 	u.ToolNames = append(u.ToolNames, o.ToolNames...)
-	for _, s := range []struct{ to, from *string }{{&u.Model, &o.Model}, {&u.StopReason, &o.StopReason}, {&u.Error, &o.Error}} {
-		if *s.from != "" {
-			*s.to = *s.from
-		}
-	}
+	u.Model = cmp.Or(o.Model, u.Model)
+	u.StopReason = cmp.Or(o.StopReason, u.StopReason)
+	u.Error = cmp.Or(o.Error, u.Error)
 }
 
 // readUsage reads the counts of a whole reply.
@@ -48,7 +47,7 @@ func readUsage(dialect Dialect, d *document, n int, u *Usage) {
 	if message := d.atPath(n, "result", "message"); message >= 0 {
 		n = message
 	}
-	u.readCounts(d, n)
+	u.readCounts(dialect, d, n)
 	u.readError(d, n)
 	switch dialect {
 	case Anthropic:
@@ -74,7 +73,7 @@ func (u *Usage) setText(d *document, field *string, v int) {
 }
 
 // readCounts reads the model and the counts of tokens in any dialect. A later count replaces an earlier one.
-func (u *Usage) readCounts(d *document, n int) {
+func (u *Usage) readCounts(dialect Dialect, d *document, n int) {
 	u.setText(d, &u.Model, d.memberOf(n, "model"))
 	u.setText(d, &u.Model, d.memberOf(n, "modelVersion"))
 	usage := d.memberOf(n, "usage")
@@ -91,11 +90,9 @@ func (u *Usage) readCounts(d *document, n int) {
 	}
 	set(&u.CacheRead, "cache_read_input_tokens")
 	set(&u.CacheWrite, "cache_creation_input_tokens")
-	if v := d.memberOf(usage, "input_tokens"); v >= 0 {
-		set(&u.Input, "input_tokens")
-		if d.memberOf(usage, "cache_read_input_tokens") >= 0 || d.memberOf(usage, "cache_creation_input_tokens") >= 0 {
-			u.Input += u.CacheRead + u.CacheWrite // Anthropic counts them apart
-		}
+	set(&u.Input, "input_tokens")
+	if dialect == Anthropic && d.memberOf(usage, "input_tokens") >= 0 {
+		u.Input += u.CacheRead + u.CacheWrite // counted apart
 	}
 	set(&u.Input, "prompt_tokens")
 	set(&u.Input, "promptTokenCount")

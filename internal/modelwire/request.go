@@ -57,6 +57,9 @@ func (w *walker) walkRequest(e Endpoint, n int) {
 		case "requests":
 			w.walkBatch(e, v)
 		case "generateContentRequest", "generate_content_request":
+			if w.doc.kindOf(v) != '{' {
+				w.editContent(v, Where{})
+			}
 			w.walkRequest(e, v)
 		case "content", "prediction":
 			w.editContent(v, Where{Kind: map[bool]Kind{true: Assistant, false: User}[key == "prediction"]})
@@ -91,12 +94,24 @@ func (w *walker) editPrompt(n int) {
 
 // walkBatch edits the requests of a batch.
 func (w *walker) walkBatch(e Endpoint, n int) {
+	if w.doc.kindOf(n) != '[' {
+		w.editContent(n, Where{})
+	}
 	w.doc.eachElement(n, func(_, v int) {
-		if params := w.doc.memberOf(v, "params"); params >= 0 {
-			w.walkRequest(e, params)
-			return
+		switch {
+		case w.doc.kindOf(v) != '{':
+			w.editContent(v, Where{})
+		case w.doc.memberOf(v, "params") < 0:
+			w.walkRequest(e, v)
+		default:
+			w.doc.eachMember(v, func(key string, _, m int) {
+				if key == "params" && w.doc.kindOf(m) == '{' {
+					w.walkRequest(e, m)
+				} else if !isOpaqueKey(key) {
+					w.editContent(m, Where{})
+				}
+			})
 		}
-		w.walkRequest(e, v)
 	})
 }
 
@@ -120,6 +135,10 @@ func (w *walker) walkInput(e Endpoint, n int) {
 
 // walkConversation edits the messages of a conversation.
 func (w *walker) walkConversation(n int) {
+	if w.doc.kindOf(n) != '[' {
+		w.editContent(n, Where{Kind: User})
+		return
+	}
 	var list []int
 	w.doc.eachElement(n, func(_, v int) { list = append(list, v) })
 	w.sum.Messages += len(list)
@@ -148,7 +167,7 @@ func (w *walker) collectPrompt(edit func()) {
 
 // readCalls records the tool of each call, because the result of a call has only its identifier.
 func (w *walker) readCalls(n int) {
-	for v := n + 1; n >= 0 && v < int(w.doc.nodes[n].next); v++ {
+	for v := n + 1; v < int(w.doc.nodes[n].next); v++ {
 		if w.doc.nodes[v].kind != '{' {
 			continue
 		}

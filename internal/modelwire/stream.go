@@ -83,10 +83,7 @@ func (s *Stream) Close() error {
 	if s.endpoint.Array {
 		s.readArray(true)
 	} else {
-		if e := s.events.restEvent(); e != nil {
-			s.editEvent(e)
-		}
-		s.endChannels("")
+		s.closeEvents()
 	}
 	s.flushOut()
 	if s.err != nil {
@@ -96,6 +93,29 @@ func (s *Stream) Close() error {
 	return nil
 }
 
+// closeEvents writes the bytes after the last blank line, and ends all channels. An event of our own must not continue a
+// line that is incomplete.
+func (s *Stream) closeEvents() {
+	e := s.events.restEvent()
+	if e == nil {
+		s.endChannels("")
+		return
+	}
+	if _, err := parseDocument(e.data, nil); err != nil {
+		s.endChannels("")
+		s.out = append(s.out, e.raw...)
+		return
+	}
+	s.editEvent(e)
+	out := s.out
+	s.out = nil
+	s.endChannels("")
+	if len(s.out) > 0 {
+		out = append(out, "\n\n"...)
+	}
+	s.out = append(out, s.out...)
+}
+
 var errClosed = bailey.Invalid.Wrap(io.ErrClosedPipe, "the reply has ended", "")
 
 // flushOut writes the output.
@@ -103,16 +123,22 @@ func (s *Stream) flushOut() {
 	if len(s.out) == 0 {
 		return
 	}
-	if _, err := s.w.Write(s.out); err != nil && s.err == nil {
+	_, err := s.w.Write(s.out)
+	s.keepError(err)
+	s.out = s.out[:0]
+}
+
+// keepError keeps the first error.
+func (s *Stream) keepError(err error) {
+	if s.err == nil {
 		s.err = err
 	}
-	s.out = s.out[:0]
 }
 
 // editEvent writes an event with its texts edited.
 func (s *Stream) editEvent(e *event) {
-	if len(e.data) == 0 || e.data[0] != '{' {
-		if string(e.data) == "[DONE]" {
+	if data := bytes.TrimSpace(e.data); len(data) == 0 || data[0] != '{' {
+		if string(data) == "[DONE]" {
 			s.endChannels("")
 		}
 		s.out = append(s.out, e.raw...)
@@ -179,10 +205,10 @@ func (s *Stream) feedPiece(c *channel, w *walker, n int, last bool, shape func(t
 	switch {
 	case c.json != nil:
 		c.json.writePiece(before)
+		s.keepError(c.json.err)
 	case c.w != nil:
-		if _, err := io.WriteString(c.w, before); err != nil && s.err == nil {
-			s.err = err
-		}
+		_, err := io.WriteString(c.w, before)
+		s.keepError(err)
 	default:
 		c.out.WriteString(before)
 	}
@@ -199,10 +225,9 @@ func (s *Stream) feedPiece(c *channel, w *walker, n int, last bool, shape func(t
 func (s *Stream) finishChannel(c *channel) {
 	if c.json != nil {
 		c.json.finishText()
+		s.keepError(c.json.err)
 	} else if c.w != nil {
-		if err := c.w.Close(); err != nil && s.err == nil {
-			s.err = err
-		}
+		s.keepError(c.w.Close())
 	}
 	s.channels = slices.DeleteFunc(s.channels, func(o *channel) bool { return o == c })
 }

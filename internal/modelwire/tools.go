@@ -2,7 +2,16 @@ package modelwire
 
 // editTools edits the tools that a request offers, and records their names.
 func (w *walker) editTools(n int) {
-	w.doc.eachElement(n, func(_, v int) { w.editTool(v) })
+	if w.doc.kindOf(n) != '[' {
+		w.editContent(n, Where{Kind: ToolDescription})
+	}
+	w.doc.eachElement(n, func(_, v int) {
+		if w.doc.kindOf(v) == '{' {
+			w.editTool(v)
+		} else {
+			w.editContent(v, Where{Kind: ToolDescription})
+		}
+	})
 }
 
 func (w *walker) editTool(n int) {

@@ -168,6 +168,14 @@ type Finding struct {
 	Token    string   `json:"-"` // its replacement
 }
 
+// Generation changes whenever [Table.Text] may return something else than before for a text: if a secret was learned. A
+// cache of redacted texts must be dropped then.
+func (t *Table) Generation() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.index.size
+}
+
 // Find returns s redacted, and the findings in order.
 func (t *Table) Find(s string) (string, []Finding) {
 	var found []Finding

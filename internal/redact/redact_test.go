@@ -247,3 +247,18 @@ func TestConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// TestGeneration checks that only a new secret changes the generation, because each change empties a cache of texts.
+func TestGeneration(t *testing.T) {
+	table := ruled(t).NewTable()
+	before := table.Generation()
+	table.Text("password=hunter2hunter from 10.1.2.3")
+	if after := table.Generation(); after != before {
+		t.Errorf("a text changed the generation from %d to %d", before, after)
+	}
+	table.Learn("K", "a-leased-value")
+	learned := table.Generation()
+	if table.Learn("K", "a-leased-value"); learned <= before || table.Generation() != learned {
+		t.Errorf("generations %d, %d, %d", before, learned, table.Generation())
+	}
+}
