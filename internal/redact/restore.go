@@ -64,14 +64,6 @@ func (t *Table) reserveToken(token string) {
 	t.last[category] = max(t.last[category], n)
 }
 
-// Generation returns a number that grows when the table has learned a text, so that a text redacted before could be
-// redacted in another way now.
-func (t *Table) Generation() int {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return len(t.known) + len(t.given)
-}
-
 // Give is Restore limited to g. It returns each category that it restored, once. Other tokens stay.
 //
 // A secret is restored only if its token is all of s; if other text were next to it, the effect of the call on that
