@@ -34,10 +34,7 @@ func (s *Stream) editMessageEvent(w *walker) {
 func (s *Stream) startBlock(w *walker, block, index string, n int) {
 	d := &w.doc
 	s.endChannels(block)
-	if name := d.textOf(d.memberOf(n, "name")); name != "" {
-		s.tools[block] = name
-		s.usage.ToolNames = append(s.usage.ToolNames, name)
-	}
+	s.nameTool(block, d.textOf(d.memberOf(n, "name")))
 	if text := d.memberOf(n, "text"); d.kindOf(text) == '"' && len(d.rawValue(text)) > 2 {
 		c := s.channelFor(block+"text", Where{Kind: Assistant}, false)
 		s.feedPiece(c, w, text, false, deltaShape(index, "text_delta", "text"))

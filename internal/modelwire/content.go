@@ -100,11 +100,14 @@ func (w *walker) editMembers(n int, where Where) {
 			where.Tool = w.tools[w.doc.textOf(w.doc.memberOf(n, "tool_call_id"))]
 		}
 	}
-	w.doc.eachMember(n, func(key string, _, v int) {
-		if !isOpaqueKey(key) && !w.editSpecial(n, key, v, where) {
-			w.editContent(v, where)
-		}
-	})
+	w.doc.eachMember(n, func(key string, _, v int) { w.editMember(n, key, v, where) })
+}
+
+// editMember edits a member of the object n.
+func (w *walker) editMember(n int, key string, v int, where Where) {
+	if !isOpaqueKey(key) && !w.editSpecial(n, key, v, where) {
+		w.editContent(v, where)
+	}
 }
 
 // editSpecial edits a member whose key has a meaning of its own. It returns false for any other.
@@ -123,10 +126,7 @@ func (w *walker) editSpecial(n int, key string, v int, where Where) bool {
 	case "arguments":
 		w.editNested(v, Where{Kind: ToolInput, Tool: w.doc.textOf(w.doc.memberOf(n, "name"))})
 	case "input_audio", "audio":
-		if w.doc.kindOf(v) != '{' || w.doc.memberOf(v, "data") < 0 && w.doc.memberOf(v, "id") < 0 {
-			return false
-		}
-		w.noteOpaque("audio/" + w.doc.textOf(w.doc.memberOf(v, "format")))
+		return w.editAudio(v, where)
 	case "functionCall", "function_call", "function", "custom":
 		return w.editFunction(v)
 	case "functionResponse", "function_response":
@@ -136,6 +136,20 @@ func (w *walker) editSpecial(n int, key string, v int, where Where) bool {
 	default:
 		return false
 	}
+	return true
+}
+
+// editAudio edits what an object says of its audio. It returns false if v has none.
+func (w *walker) editAudio(v int, where Where) bool {
+	if w.doc.memberOf(v, "data") < 0 && w.doc.memberOf(v, "id") < 0 {
+		return false
+	}
+	w.noteOpaque("audio/" + w.doc.textOf(w.doc.memberOf(v, "format")))
+	w.doc.eachMember(v, func(key string, _, m int) {
+		if key != "data" && key != "format" {
+			w.editMember(v, key, m, where)
+		}
+	})
 	return true
 }
 
@@ -190,14 +204,18 @@ func (w *walker) editSource(v int, where Where) bool {
 	if where.Kind != ToolResult {
 		where.Kind = Document
 	}
-	switch {
-	case w.doc.textOf(w.doc.memberOf(v, "type")) == "text":
-		w.editString(data, where)
-	case isTextMedia(media):
-		w.editBase64(data, where)
-	default:
-		w.noteOpaque(media)
-	}
+	w.doc.eachMember(v, func(key string, _, m int) {
+		switch {
+		case m != data:
+			w.editMember(v, key, m, where)
+		case w.doc.textOf(w.doc.memberOf(v, "type")) == "text":
+			w.editString(data, where)
+		case isTextMedia(media):
+			w.editBase64(data, where)
+		default:
+			w.noteOpaque(media)
+		}
+	})
 	return true
 }
 
@@ -333,7 +351,8 @@ func isTextMedia(media string) bool {
 func isOpaqueKey(key string) bool {
 	switch key {
 	case "type", "id", "role", "object", "status", "model", "signature", "thoughtSignature", "thought_signature",
-		"tool_name", "server_name", "server_label", "caller", "cache_control", "media_type", "mimeType", "mime_type", "detail", "phase",
+		"tool_name", "server_name", "server_label", "caller",
+		"cache_control", "media_type", "mimeType", "mime_type", "detail", "phase",
 		"reasoning_content", "reasoning", "reasoning_details", "tool_choice", "usage", "usageMetadata",
 		"finish_reason", "finishReason", "stop_reason", "stop_sequence", "system_fingerprint", "service_tier":
 		return true

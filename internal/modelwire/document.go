@@ -2,6 +2,7 @@ package modelwire
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"math"
 	"strconv"
@@ -21,7 +22,7 @@ type document struct {
 	nodes []node
 }
 
-// node is one value: the bytes b[start:end], and the nodes up to next, which is the index of the node after its subtree.
+// node is one value: the bytes b[start:end], and the nodes up to next, the index of the node after its subtree.
 type node struct {
 	kind             byte // of jsontext: { [ " 0 t f n
 	start, end, next int32
@@ -55,8 +56,11 @@ func parseDocument(b []byte, reuse []node) (document, error) {
 		if err == io.EOF && len(open) == 0 && len(doc.nodes) > 0 {
 			return doc, nil
 		}
+		if errors.Is(err, jsontext.ErrDuplicateName) {
+			return document{}, unreadable("a key is twice in one object")
+		}
 		if err != nil {
-			return document{}, unreadable("it is not JSON without duplicate keys")
+			return document{}, unreadable("it is not JSON")
 		}
 		for b[pos] == ' ' || b[pos] == '\t' || b[pos] == '\n' || b[pos] == '\r' || b[pos] == ',' || b[pos] == ':' {
 			pos++

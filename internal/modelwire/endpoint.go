@@ -18,7 +18,9 @@ type Endpoint struct {
 }
 
 // prefixes are what base URLs of providers have before the names of their endpoints.
-var prefixes = []string{"/v1", "/v1beta", "/v1alpha", "/api/v1", "/openai/v1", "/v1beta/openai", "/backend-api/codex", ""}
+var prefixes = []string{
+	"/v1", "/v1beta", "/v1alpha", "/api/v1", "/openai/v1", "/v1beta/openai", "/backend-api/codex", "",
+}
 
 // Recognise returns the endpoint of a request. path may have a query. It returns false for any other endpoint; such a
 // request must be refused, because its body would pass unread. A path with empty, "." or ".." segments or with encoded
@@ -129,7 +131,8 @@ func recogniseGemini(method, path, query string) (Endpoint, bool) {
 	name, verb, called := strings.Cut(path, ":")
 	collection, model, ok := strings.Cut(name, "/")
 	e := Endpoint{Dialect: Gemini, Model: model}
-	if !ok || !called || collection != "models" && collection != "tunedModels" || strings.ContainsAny(model, "/:") || model == "" {
+	if !ok || !called || collection != "models" && collection != "tunedModels" || model == "" ||
+		strings.Contains(model, "/") {
 		return Endpoint{}, false
 	}
 	switch verb {

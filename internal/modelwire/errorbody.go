@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// ErrorBody returns an error in the shape of a provider, as its clients expect it with the HTTP status. kind is the type
-// of the error in the provider's words, for example "billing_error"; if it is empty, it follows from the status.
+// ErrorBody returns an error in the shape of a provider, as its clients expect it with the HTTP status. kind is the
+// type of the error in the provider's words, for example "billing_error"; if it is empty, it follows from the status.
 func ErrorBody(dialect Dialect, status int, kind, message string) []byte {
 	quoted := string(quoteText(nil, message))
 	switch dialect {

@@ -78,7 +78,7 @@ func (s *Stream) readArray(final bool) {
 		case a.inText:
 			a.escape, a.inText = c == '\\', c != '"'
 		case c == '"':
-			a.inText = true
+			a.inText, a.comma = true, false
 		case c == '{', c == '[':
 			s.openElement(c)
 		case c == '}', c == ']':
@@ -90,8 +90,7 @@ func (s *Stream) readArray(final bool) {
 	}
 	if a.depth <= 1 && !a.inText || a.plain || final {
 		if final && !a.plain {
-			a.ending = true
-			s.endChannels("")
+			s.endArray()
 		}
 		s.out = append(s.out, a.held...)
 		a.held, a.pos = nil, 0
@@ -127,17 +126,30 @@ func (s *Stream) closeElement() {
 		s.out = append(s.out, edited...)
 		a.comma = false // it was before the element
 	case 0, -1:
-		a.ending = true
-		s.endChannels("")
+		s.endArray()
 		a.plain = true
 	}
 }
 
-// insertElement writes an element of our own: before the present element, whose comma was written, or after the last one.
+// endArray is called after the last element.
+func (s *Stream) endArray() {
+	a := &s.array
+	s.out = append(s.out, a.held[:a.pos]...)
+	a.held, a.pos = a.held[a.pos:], 0
+	a.ending = true
+	s.endChannels("")
+}
+
+// insertElement writes an element of our own: before the present element, whose comma was written, or after the last
+// one.
 func (a *arrayReader) insertElement(s *Stream, data []byte) {
-	if a.ending && !a.comma {
+	switch {
+	case !a.ending:
+		s.out = append(append(s.out, data...), ',')
+	case a.comma:
+		s.out = append(s.out, data...)
+		a.comma = false
+	default:
 		s.out = append(append(s.out, ','), data...)
-		return
 	}
-	s.out = append(append(s.out, data...), ',')
 }

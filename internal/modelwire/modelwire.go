@@ -1,9 +1,9 @@
 // Package modelwire reads and edits the HTTP bodies that clients exchange with model providers: Anthropic Messages,
 // OpenAI Responses, Chat Completions and Embeddings, and Gemini. It has no state of its own and does no I/O.
 //
-// [Recognise] tells which [Endpoint] a request is for. [Edit] passes every text of a request that a model can read to a
-// function, for example one that hides secrets. [Restore] does the same for a whole reply, and [Stream] for a reply that
-// arrives in events, where a text or a piece of JSON can be cut at any byte.
+// [Recognise] tells which [Endpoint] a request is for. [Edit] passes every text of a request that a model can read to
+// a function, for example one that hides secrets. [Restore] does the same for a whole reply, and [Stream] for a reply
+// that arrives in events, where a text or a piece of JSON can be cut at any byte.
 //
 // # Bytes
 //
@@ -16,9 +16,9 @@
 //
 // # Texts that are never passed on
 //
-// Thinking and its signatures, encrypted reasoning, identifiers, cache_control, JSON schemas except for their
-// descriptions, names of models and tools, metadata, images, audio and PDFs. Summary.Opaque lists the media types that
-// were not read. In a reply, character offsets of citations and counts of tokens refer to the text as the model saw it.
+// Thinking and its signatures, encrypted reasoning, identifiers, cache_control, JSON schemas except for their titles
+// and descriptions, names of models and tools, metadata, images, audio and PDFs. Summary.Opaque lists the media types
+// that were not read. In a reply, character offsets of citations and counts of tokens refer to the text as the model saw it.
 //
 // Every string at an unknown place is passed on with the kind that its surroundings have.
 package modelwire

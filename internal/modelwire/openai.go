@@ -35,10 +35,7 @@ func (s *Stream) startItem(w *walker, item string, n int) {
 	if name == "" && strings.HasSuffix(kind, "_call") {
 		name = kind
 	}
-	if name != "" {
-		s.tools[item] = name
-		s.usage.ToolNames = append(s.usage.ToolNames, name)
-	}
+	s.nameTool(item, name)
 	w.editContent(n, Where{Kind: Assistant})
 }
 
@@ -56,7 +53,8 @@ func (s *Stream) editItemDelta(w *walker, item, kind string) {
 	}
 	from, to := d.nodes[n].start, d.nodes[n].end
 	data := d.b
-	s.feedPiece(s.channelFor(key, where, strings.HasSuffix(kind, "_arguments.delta")), w, n, false, func(text string) []byte {
+	c := s.channelFor(key, where, strings.HasSuffix(kind, "_arguments.delta"))
+	s.feedPiece(c, w, n, false, func(text string) []byte {
 		return append(quoteText(append([]byte(nil), data[:from]...), text), data[to:]...)
 	})
 }
@@ -132,7 +130,7 @@ func (s *Stream) editChoice(w *walker, choice, index string, delta int, last boo
 	d.eachElement(calls, func(_, v int) { s.editCallPiece(w, choice, index, v, last) })
 	if call := d.memberOf(delta, "function_call"); d.kindOf(call) == '{' { // before there were tools
 		key := choice + "function"
-		s.nameTool(d, key, call)
+		s.nameTool(key, d.textOf(d.memberOf(call, "name")))
 		c := s.channelFor(key, Where{Kind: ToolInput, Tool: s.tools[key]}, true)
 		s.feedPiece(c, w, d.memberOf(call, "arguments"), last, chunkShape(d.b, index, `"function_call":{"arguments":`, "}"))
 	}
@@ -146,24 +144,21 @@ func (s *Stream) editCallPiece(w *walker, choice, index string, n int, last bool
 		number = "0"
 	}
 	key := choice + "tool " + number + " "
+	if id := d.textOf(d.memberOf(n, "id")); id != "" && s.calls[key] != id {
+		s.endChannels(key) // some providers give all calls the same index
+		s.calls[key] = id
+		delete(s.tools, key)
+	}
 	head := `"tool_calls":[{"index":` + number + `,`
 	if call := d.memberOf(n, "function"); d.kindOf(call) == '{' {
-		s.nameTool(d, key, call)
+		s.nameTool(key, d.textOf(d.memberOf(call, "name")))
 		c := s.channelFor(key, Where{Kind: ToolInput, Tool: s.tools[key]}, true)
 		s.feedPiece(c, w, d.memberOf(call, "arguments"), last, chunkShape(d.b, index, head+`"function":{"arguments":`, "}}]"))
 	}
 	if call := d.memberOf(n, "custom"); d.kindOf(call) == '{' {
-		s.nameTool(d, key, call)
+		s.nameTool(key, d.textOf(d.memberOf(call, "name")))
 		c := s.channelFor(key+"custom", Where{Kind: ToolInput, Tool: s.tools[key]}, false)
 		s.feedPiece(c, w, d.memberOf(call, "input"), last, chunkShape(d.b, index, head+`"custom":{"input":`, "}}]"))
-	}
-}
-
-// nameTool records the name of a tool, which only the first piece of its call has.
-func (s *Stream) nameTool(d *document, key string, call int) {
-	if name := d.textOf(d.memberOf(call, "name")); name != "" && s.tools[key] == "" {
-		s.tools[key] = name
-		s.usage.ToolNames = append(s.usage.ToolNames, name)
 	}
 }
 

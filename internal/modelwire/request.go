@@ -33,7 +33,7 @@ func (c *Cache) Edit(e Endpoint, generation int, body []byte, text TextFunc) ([]
 // settings are top-level members that a model does not read, or that the provider compares or uses as they are.
 var settings = []string{
 	"model", "stream", "metadata", "cache_control", "thinking", "container", "mcp_servers", "tool_choice", "service_tier",
-	"context_management", "output_config", "output_format", "betas", "anthropic_beta", "anthropic_version", "safeguards",
+	"output_config", "output_format", "betas", "anthropic_beta", "anthropic_version",
 	"response_format", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "user", "previous_response_id",
 	"conversation", "include", "reasoning", "reasoning_effort", "text", "modalities", "audio", "stream_options",
 	"truncation", "verbosity", "encoding_format", "generationConfig", "generation_config", "safetySettings",

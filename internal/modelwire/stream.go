@@ -10,8 +10,8 @@ import (
 
 // Stream edits a reply that arrives in events. It writes each event as soon as it is complete, with the texts that are
 // decided; an event that does not change is written byte for byte. A text that is held back at the end of its block is
-// written as one more event before the block ends. Pings, comments and unknown events pass at once. It must not be used
-// by several goroutines.
+// written as one more event before the block ends; if events have numbers, it repeats the number of the last piece.
+// Pings, comments and unknown events pass at once. It must not be used by several goroutines.
 type Stream struct {
 	endpoint Endpoint
 	w        io.Writer
@@ -20,6 +20,7 @@ type Stream struct {
 	array    arrayReader
 	channels []*channel
 	tools    map[string]string // tool by the key of its block
+	calls    map[string]string // identifier of the call by the key of its block
 	nodes    []node
 	out      []byte
 	usage    Usage
@@ -38,7 +39,8 @@ type channel struct {
 
 // NewStream returns a Stream that writes to w. e must be the endpoint of the request. The caller must Close it.
 func NewStream(e Endpoint, w io.Writer, editor Editor) *Stream {
-	return &Stream{endpoint: e, w: w, editor: editor, tools: map[string]string{}}
+	return &Stream{endpoint: e, w: w, editor: editor, tools: map[string]string{},
+		calls: map[string]string{}}
 }
 
 // Usage returns what the reply said of itself so far.
@@ -63,7 +65,8 @@ func (s *Stream) Write(p []byte) (int, error) {
 		}
 	}
 	if max(len(s.events.held), len(s.array.held)) > MaxBody {
-		s.err = bailey.Invalid.Wrapf(ErrTooLarge, "Repeat the request.", "an event of the reply has more than %d bytes", MaxBody)
+		s.keepError(bailey.Invalid.Wrapf(ErrTooLarge, "Repeat the request.",
+			"an event of the reply has more than %d bytes", MaxBody))
 	}
 	s.flushOut()
 	if s.err != nil {
@@ -93,8 +96,8 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// closeEvents writes the bytes after the last blank line, and ends all channels. An event of our own must not continue a
-// line that is incomplete.
+// closeEvents writes the bytes after the last blank line, and ends all channels. An event of our own must not continue
+// a line that is incomplete.
 func (s *Stream) closeEvents() {
 	e := s.events.restEvent()
 	if e == nil {
@@ -177,12 +180,39 @@ func (s *Stream) editData(data []byte) []byte {
 	return w.assembleBody()
 }
 
+// maxOpen limits the texts that are open and the tools that are called in one reply, because a provider numbers them
+// as it likes.
+const maxOpen = 1000
+
+// nameTool records the tool that a block calls. A block with two names is an error, because the input could be restored
+// for one of them and used by the other.
+func (s *Stream) nameTool(block, name string) {
+	if name == "" || s.tools[block] == name {
+		return
+	}
+	if s.tools[block] != "" {
+		s.keepError(bailey.Invalid.Wrap(ErrUnreadable, "a call in the reply has two names", "Repeat the request."))
+		return
+	}
+	if len(s.tools) >= maxOpen {
+		s.keepError(bailey.Invalid.Wrapf(ErrTooLarge, "Repeat the request.",
+			"the reply calls more than %d tools", maxOpen))
+		return
+	}
+	s.tools[block] = name
+	s.usage.ToolNames = append(s.usage.ToolNames, name)
+}
+
 // channelFor returns the channel with a key, or a new one.
 func (s *Stream) channelFor(key string, where Where, isJSON bool) *channel {
 	for _, c := range s.channels {
 		if c.key == key {
 			return c
 		}
+	}
+	if len(s.channels) >= maxOpen {
+		s.keepError(bailey.Invalid.Wrapf(ErrTooLarge, "Repeat the request.",
+			"the reply has more than %d texts at the same time", maxOpen))
 	}
 	c := &channel{key: key}
 	if isJSON {
@@ -194,8 +224,8 @@ func (s *Stream) channelFor(key string, where Where, isJSON bool) *channel {
 	return c
 }
 
-// feedPiece passes the string n, a piece of the channel's text, and replaces it by what is decided. If it is the last piece,
-// the channel ends. shape makes an event of the channel.
+// feedPiece passes the string n, a piece of the channel's text, and replaces it by the text that is decided. If it is
+// the last piece, the channel ends. shape makes an event of the channel.
 func (s *Stream) feedPiece(c *channel, w *walker, n int, last bool, shape func(text string) []byte) {
 	if w.doc.kindOf(n) != '"' {
 		return

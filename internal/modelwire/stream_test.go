@@ -166,7 +166,7 @@ func checkCuts(t *testing.T, e Endpoint, in string) {
 			t.Fatalf("usage %+v, want %+v\n got %s\nwant %s", u, usage, got, want)
 		}
 	}
-	for size := 1; size < 64; size++ {
+	for size := 1; size < 32; size++ {
 		check(streamInPieces(t, e, in, size, shower{}))
 	}
 	for i := range len(in) {
@@ -291,6 +291,16 @@ func TestStreamErrors(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	for _, block := range []string{`{"type":"content_block_delta","index":%d,"delta":{"type":"text_delta","text":"x"}}`, `{"type":"content_block_start","index":%d,"content_block":{"type":"tool_use","name":"x"}}`} {
+		s = NewStream(endpointOf(Anthropic), io.Discard, shower{})
+		var err error
+		for i := 0; err == nil && i < 2*maxOpen; i++ {
+			_, err = io.WriteString(s, sseEvent(fmt.Sprintf(block, i)))
+		}
+		if !errors.Is(err, ErrTooLarge) {
+			t.Error(err)
+		}
+	}
 	s = NewStream(endpointOf(Anthropic), io.Discard, shower{})
 	if err := errors.Join(s.Close(), s.Close()); err != nil {
 		t.Error(err)
@@ -323,5 +333,17 @@ func TestHoldsBackLittle(t *testing.T) {
 		if io.WriteString(s, ping); out.String() != ping {
 			t.Errorf("the ping became %q", out.String())
 		}
+	}
+}
+
+// TestCallsWithOneIndex checks parallel calls that all have the index 0, as some providers send them.
+func TestCallsWithOneIndex(t *testing.T) {
+	call := `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"%s","function":{"name":"%s","arguments":"{\"a\":\"` + token + `\"}"}}]}}]}` + "\n\n"
+	in := fmt.Sprintf(call+call+call, "c1", "Edit", "c2", "Bash", "c3", "Edit")
+	got, u := streamInPieces(t, endpointOf(OpenAIChat), in, 10, shower{skip: func(w Where) bool { return w.Tool != "Edit" || w.Field != "/a" }})
+	want := strings.ReplaceAll(in, token, "hunter2")
+	want = strings.Replace(want, `"Bash","arguments":"{\"a\":\"hunter2`, `"Bash","arguments":"{\"a\":\"`+token, 1)
+	if got != want || strings.Join(u.ToolNames, " ") != "Edit Bash Edit" {
+		t.Errorf("%v\n got %s\nwant %s", u.ToolNames, got, want)
 	}
 }

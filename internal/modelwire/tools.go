@@ -45,15 +45,15 @@ func (w *walker) editTool(n int) {
 	})
 }
 
-// editSchema edits the descriptions in a JSON schema. All else in it is compared with values, so it stays. names means
-// that the keys of the object are names of properties.
+// editSchema edits the titles and descriptions in a JSON schema. All else in it is compared with values, so it stays.
+// names means that the keys of the object are names of properties.
 func (w *walker) editSchema(n int, where Where, names bool) {
 	w.doc.eachElement(n, func(_, v int) { w.editSchema(v, where, false) })
 	w.doc.eachMember(n, func(key string, _, v int) {
 		switch {
 		case names:
 			w.editSchema(v, where, false)
-		case key == "description":
+		case key == "description", key == "title":
 			w.editString(v, where)
 		case key == "default", key == "const", key == "enum", key == "examples", key == "example":
 		default:

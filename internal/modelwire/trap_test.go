@@ -338,6 +338,11 @@ func TestTrap25(t *testing.T) {
 	if _, err := io.WriteString(s, sseEvent(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}`)); !errors.Is(err, io.ErrShortBuffer) {
 		t.Error(err)
 	}
+	start := `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"%s","input":{}}}`
+	s = NewStream(endpointOf(Anthropic), io.Discard, shower{})
+	if _, err := io.WriteString(s, sseEvent(fmt.Sprintf(start, "Edit"))+sseEvent(fmt.Sprintf(start, "Bash"))); !errors.Is(err, ErrUnreadable) {
+		t.Error(err)
+	}
 	args := sseEvent(`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"a\":\"b\"}"}}`)
 	s = NewStream(endpointOf(Anthropic), io.Discard, brokenEditor{})
 	if _, err := io.WriteString(s, args); !errors.Is(err, io.ErrShortBuffer) {
