@@ -244,6 +244,7 @@ func newModelBench() (b *modelBench, err error) {
 		Provider: func(name string) modelproxy.Provider {
 			return modelproxy.Provider{Name: name, Base: b.direct, KeyFile: key}
 		},
+		Prompt:   func(_ context.Context, _ bailey.Call, s string) (string, error) { return s, nil },
 		Restores: func() []string { return nil }, Upstream: modelproxy.NewTransport(func() *url.URL { return nil }),
 	})
 	if err != nil {

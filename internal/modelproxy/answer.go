@@ -33,6 +33,9 @@ func (r Runner) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 		return nil, bailey.Denied.New("only the model proxy makes requests to models",
 			"point the agent's client to the proxy: bailey model start")
 	}
+	if x.refused != nil {
+		return nil, x.refused
+	}
 	text := fmt.Sprintf("bailey model plan 1\nprovider %q\nhost %q\nendpoint %q\nmodel %q\n", x.provider.Name, x.host,
 		x.endpoint.Operation, clipName(x.sum.Model, maxModel))
 	sum := sha256.Sum256([]byte(text))
@@ -49,6 +52,7 @@ func (r Runner) EndSession(_ context.Context, id bailey.SessionID) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.caches, id)
+	delete(p.prompts, id)
 	return nil
 }
 

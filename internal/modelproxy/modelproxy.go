@@ -43,8 +43,9 @@ const Door = "model"
 
 // Limits of a request and of an answer.
 const (
-	MaxBody    = 32 << 20 // bytes of a request, before and after decoding
-	maxReply   = 64 << 20 // bytes of an answer that does not come in parts
+	MaxBody    = 32 << 20  // bytes of a request, before and after decoding
+	maxReply   = 64 << 20  // bytes of an answer that does not come in parts
+	maxBodies  = 256 << 20 // bytes of all requests in progress, as sent
 	maxHead    = 256 << 10
 	maxCache   = 32 << 20 // bytes of the texts of a session whose redacted form is remembered
 	maxModel   = 200      // bytes of the name of a model in a call
@@ -79,6 +80,9 @@ type Config struct {
 	Table func(bailey.SessionID) *redact.Table
 	// Provider returns the configured provider of this name.
 	Provider func(name string) Provider
+	// Prompt passes a new text of the person, redacted, to the hooks of its event. It returns the text that they make of it,
+	// or the reason for which the request must not be made.
+	Prompt func(ctx context.Context, from bailey.Call, prompt string) (string, error)
 	// Restores returns the categories of secrets that are restored in file inputs.
 	Restores func() []string
 	// Upstream carries requests to providers. It must not follow redirects or repeat requests.
@@ -100,11 +104,14 @@ type Proxy struct {
 	Config
 	server *http.Server
 
-	mu     sync.Mutex // guards server, caches and held
+	mu     sync.Mutex // guards server, caches, held and prompts
 	caches map[bailey.SessionID]*modelwire.Cache
 	held   map[sessionKey]*heldSession
+	// prompts has what hooks made of prompts, redacted, by session.
+	prompts map[bailey.SessionID]map[string]string
 
 	counts counters
+	bodies atomic.Int64 // bytes that the bodies in progress may have
 }
 
 type counters struct{ open, requests, refused, broken atomic.Int64 }
@@ -119,7 +126,7 @@ type Counts struct {
 
 // New returns a proxy. It starts nothing.
 func New(c Config) (*Proxy, error) {
-	if c.Enter == nil || c.Do == nil || c.Table == nil || c.Provider == nil || c.Restores == nil || c.Upstream == nil {
+	if c.Enter == nil || c.Do == nil || c.Table == nil || c.Provider == nil || c.Prompt == nil || c.Restores == nil || c.Upstream == nil {
 		return nil, bailey.Internal.New("the model proxy is not configured completely", "")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
@@ -128,7 +135,7 @@ func New(c Config) (*Proxy, error) {
 	c.Patience.Body = cmp.Or(c.Patience.Body, time.Minute)
 	c.Patience.Read = cmp.Or(c.Patience.Read, 2*time.Minute)
 	return &Proxy{Config: c, caches: map[bailey.SessionID]*modelwire.Cache{},
-		held: map[sessionKey]*heldSession{}}, nil
+		held: map[sessionKey]*heldSession{}, prompts: map[bailey.SessionID]map[string]string{}}, nil
 }
 
 // Counts returns what the proxy has done.
@@ -208,7 +215,15 @@ func (x *exchange) serveRequest(r *http.Request) error {
 	}
 	defer leave()
 	x.session = from.Session.ID
+	release, err := x.reserveBody(r)
+	if err != nil {
+		return err
+	}
+	defer release()
 	if err := x.readBody(r); err != nil {
+		return err
+	}
+	if err := x.askHooks(r.Context(), from); err != nil {
 		return err
 	}
 	if err := x.prepareUpstream(r); err != nil {

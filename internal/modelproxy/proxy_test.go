@@ -80,6 +80,7 @@ func newBench(t *testing.T, change func(*Config), answer http.HandlerFunc) *benc
 		Do:       b.do,
 		Table:    func(bailey.SessionID) *redact.Table { return b.table },
 		Provider: func(name string) Provider { return Provider{Name: name, Base: up.URL, KeyFile: key} },
+		Prompt:   func(_ context.Context, _ bailey.Call, s string) (string, error) { return s, nil },
 		Restores: func() []string { return nil },
 		Upstream: NewTransport(func() *url.URL { return nil }),
 	}
@@ -543,4 +544,38 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("%d bytes", len(body))
 		}
 	})
+}
+
+// TestPromptHook checks that a hook sees each prompt without its secrets, can block it, and can change it.
+func TestPromptHook(t *testing.T) {
+	t.Parallel()
+	var saw string
+	answer := func(s string) (string, error) { return s, nil }
+	b := newBench(t, func(c *Config) {
+		c.Prompt = func(_ context.Context, _ bailey.Call, s string) (string, error) { saw = s; return answer(s) }
+	}, sayPlain)
+	if res, text := b.post(plainAsk, nil); res.StatusCode != 200 || saw != "password=[REDACTED_PASSWORD_1]" {
+		t.Errorf("%d %s; the hook saw %q", res.StatusCode, text, saw)
+	}
+	answer = func(string) (string, error) { return "another prompt", nil }
+	if _, _ = b.post(plainAsk, nil); true {
+		if _, body := b.sent(); !strings.Contains(body, `"another prompt"`) || strings.Contains(body, "REDACTED") {
+			t.Errorf("the provider received %s", body)
+		}
+	}
+	turn := strings.Replace(plainAsk, `}]}`, `},{"role":"assistant","content":"a"},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]}]}`, 1)
+	b.post(turn, nil)
+	if _, body := b.sent(); !strings.Contains(body, `"another prompt"`) || strings.Contains(body, "REDACTED") {
+		t.Errorf("in the history the provider received %s", body)
+	}
+	answer = func(string) (string, error) { return "", bailey.Denied.New("blocked by a hook", "") }
+	before := b.seen.Load()
+	if res, text := b.post(plainAsk, nil); res.StatusCode != 403 || !strings.Contains(text, "blocked by a hook") || b.seen.Load() != before {
+		t.Errorf("%d %s", res.StatusCode, text)
+	}
+	saw = ""
+	b.post(`{"model":"m","messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]}]}`, nil)
+	if saw != "" {
+		t.Errorf("the result of a tool is passed on as the prompt %q", saw)
+	}
 }

@@ -38,8 +38,9 @@ type exchange struct {
 	use      bailey.ModelUse
 	began    time.Time
 	receipt  bailey.ReceiptID
-	wrote    bool // a part of the answer was written
-	cut      bool // the connection must end, because the answer is incomplete
+	refused  error // why the hooks refused the prompt
+	wrote    bool  // a part of the answer was written
+	cut      bool  // the connection must end, because the answer is incomplete
 }
 
 type exchangeKey struct{}
@@ -61,6 +62,21 @@ func (x *exchange) takeToken(r *http.Request) string {
 		return strings.TrimSpace(token)
 	}
 	return r.URL.Query().Get("key")
+}
+
+// reserveBody limits the memory of all requests in progress.
+func (x *exchange) reserveBody(r *http.Request) (release func(), err error) {
+	size := r.ContentLength
+	if size < 0 {
+		size = MaxBody
+	}
+	size = min(size, MaxBody)
+	if x.p.bodies.Add(size) > maxBodies {
+		x.p.bodies.Add(-size)
+		return nil, refuseWith(http.StatusServiceUnavailable, bailey.Unavailable.New("too many large requests are in progress",
+			"repeat the request when others have ended"))
+	}
+	return func() { x.p.bodies.Add(-size) }, nil
 }
 
 // readBody reads and redacts the body.

@@ -26,6 +26,7 @@ func (s *Server) openModel() (err error) {
 		Do:       func(ctx context.Context, call bailey.Call) bailey.Result { return s.limit.Do(ctx, call) },
 		Table:    func(id bailey.SessionID) *redact.Table { return s.redaction.Table(id) },
 		Provider: s.modelProvider,
+		Prompt:   s.hooks.runPrompt,
 		Restores: func() []string { return s.settings.Applied().Model.Restores },
 		Upstream: modelproxy.NewTransport(s.hostProxy),
 		Log:      s.Log,
