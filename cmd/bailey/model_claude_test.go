@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"bailey/internal/ktest"
 	"bailey/test/scripted"
@@ -84,7 +86,7 @@ type modelBench struct {
 	read                          string
 }
 
-func newModelBench(t *testing.T) *modelBench {
+func newModelBench(t *testing.T, start func(http.Handler) *httptest.Server) *modelBench {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +94,7 @@ func newModelBench(t *testing.T) *modelBench {
 	m := &modelBench{T: t, dir: dir, project: filepath.Join(dir, "project"), program: filepath.Join(dir, "bailey")}
 	m.config = filepath.Join(m.project, "config.txt")
 	m.provider = &countingProvider{Model: &scripted.Model{Say: scriptedEdit(m.config, &m.read)}}
-	server := httptest.NewServer(m.provider)
+	server := start(m.provider)
 	t.Cleanup(server.Close)
 	m.url = server.URL
 	self, err := os.Executable()
@@ -120,9 +122,33 @@ func newModelBench(t *testing.T) *modelBench {
 	}
 	m.env = append(os.Environ(), "HOME="+filepath.Join(dir, "me"), "BAILEY_HOME="+home, "BAILEY_OPERATOR=1",
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "ANTHROPIC_API_KEY=", "ANTHROPIC_AUTH_TOKEN=")
+	if c := server.Certificate(); c != nil {
+		m.trust(c.Raw)
+	}
 	m.run("init", "--apply", "--yes")
 	t.Cleanup(func() { m.run("gateway", "stop") })
 	return m
+}
+
+// trust starts the gateway so that it trusts a certificate. A gateway that a client starts does not get such variables.
+func (m *modelBench) trust(certificate []byte) {
+	m.Helper()
+	ca := filepath.Join(m.dir, "ca.pem")
+	gateway := exec.Command(m.program, "gateway")
+	gateway.Dir, gateway.Env = m.project, append(m.env, "SSL_CERT_FILE="+ca)
+	err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}), 0o600)
+	if err == nil {
+		err = gateway.Start()
+	}
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.Cleanup(func() { gateway.Process.Kill(); gateway.Wait() })
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(m.dir, "home", "gateway.sock")); err == nil || time.Now().After(deadline) {
+			return
+		}
+	}
 }
 
 func (m *modelBench) run(args ...string) string {
@@ -185,7 +211,7 @@ func TestClaudeThroughModelProxy(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
 	ktest.Require(t, "claude", "git")
-	m := newModelBench(t)
+	m := newModelBench(t, httptest.NewServer)
 	serve := exec.Command(m.program, "model", "start", "--json")
 	serve.Dir, serve.Env = m.project, m.env
 	pipe, err := serve.StdoutPipe()
@@ -212,8 +238,32 @@ func TestWrapClaudeThroughModelProxy(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
 	ktest.Require(t, "userns", "netns", "landlock", "claude", "git")
-	m := newModelBench(t)
+	m := newModelBench(t, httptest.NewServer)
 	m.env = append(m.env, "ANTHROPIC_BASE_URL="+m.url, "ANTHROPIC_API_KEY=sk-ant-never-used")
 	reach := strings.TrimPrefix(m.url, "http://") + ",private,plain"
 	m.check(m.run("wrap", "--yes", "--egress", reach, "--", "claude", "-p", "--allowedTools", "Read,Edit", "--", "change the port"))
+}
+
+// TestWrapModelOverTLS checks that a client in the agent jail that connects to the provider by TLS reaches the model proxy,
+// under the provider's own name, and that the provider gets the key of the settings.
+func TestWrapModelOverTLS(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
+	ktest.Require(t, "userns", "netns", "landlock", "curl", "git")
+	m := newModelBench(t, httptest.NewTLSServer)
+	reach := strings.TrimPrefix(m.url, "https://") + ",private,noSNI"
+	ask := func(path, body string) string {
+		return m.run("wrap", "--yes", "--egress", reach, "--", "curl", "-sS", m.url+path, "-H", "x-api-key: sk-mine", "-d", body)
+	}
+	if out := ask("/v1/messages", `{"model":"m","messages":[{"role":"user","content":"password=`+modelSecret+`"}]}`); !strings.Contains(out, "nothing to add") {
+		t.Error(out)
+	}
+	if out := ask("/v1/telemetry", `{"text":"`+modelSecret+`"}`); !strings.Contains(out, "does not know POST /v1/telemetry") {
+		t.Error(out)
+	}
+	m.provider.mu.Lock()
+	defer m.provider.mu.Unlock()
+	if m.provider.requests != 1 || len(m.provider.faults) > 0 {
+		t.Errorf("%d requests, %q", m.provider.requests, m.provider.faults)
+	}
 }
