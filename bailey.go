@@ -373,6 +373,31 @@ type Exit struct {
 	// Login describes a credential that the run obtained by itself, for example the certificate of a login. It is added to
 	// the leases of the receipt, so it must contain no secret.
 	Login string
+	Model *ModelUse // of a request to a model
+}
+
+// ModelUse is the record of one request to a model. It has no text of the request or of the answer.
+type ModelUse struct {
+	Status       int      `json:"status,omitempty"` // HTTP status of the provider; 0: no answer arrived
+	Model        string   `json:"model,omitempty"`  // as the provider names it in its answer
+	StopReason   string   `json:"stopReason,omitempty"`
+	InputTokens  int64    `json:"inputTokens,omitempty"` // without those of the provider's cache
+	OutputTokens int64    `json:"outputTokens,omitempty"`
+	CachedTokens int64    `json:"cachedTokens,omitempty"` // read from the provider's cache, or written to it
+	Tools        []string `json:"tools,omitempty"`        // names of the tools that the model called, each once
+	FirstMillis  int64    `json:"firstMs,omitempty"`      // until the first byte of the answer
+	PromptBytes  int      `json:"promptBytes,omitempty"`  // length of the last text of the person
+	Hidden       int      `json:"hidden,omitempty"`       // texts of the request that were changed by the redaction
+	Restored     int      `json:"restored,omitempty"`     // tokens that were restored in the answer
+	Misses       int      `json:"misses,omitempty"`       // texts that look like tokens and could not be restored
+}
+
+// Tokens returns the tokens that budgets count, of the input and of the output.
+func (u *ModelUse) Tokens() (in, out int64) {
+	if u == nil {
+		return 0, 0
+	}
+	return u.InputTokens + u.CachedTokens, u.OutputTokens
 }
 
 // NeverRan is the exit code of a tool that was not started.
@@ -413,6 +438,13 @@ type DescribedRun interface {
 	Run
 	// Describe returns a command line with which a person can check the text, and the text, of several lines.
 	Describe() (check []string, text string)
+}
+
+// WantingRun is a [Run] that needs credentials of the broker which no manifest can name, such as the key of the provider
+// that the settings choose for a model. The result must be the same for each plan of the same job.
+type WantingRun interface {
+	Run
+	Wants() []Want
 }
 
 // PlainRun is for embedding in a Run that does not measure its processor time and that no warm helper serves. A Run
@@ -500,7 +532,21 @@ type Budget struct {
 	Wall       time.Duration `json:"wall,omitempty"`       // run time of tools
 	CPU        time.Duration `json:"cpu,omitempty"`        // as in [Run]
 	Output     int64         `json:"output,omitempty"`     // bytes of tool output
+	// Tokens of models, see [ModelUse.Tokens].
+	InputTokens  int64 `json:"inputTokens,omitempty"`
+	OutputTokens int64 `json:"outputTokens,omitempty"`
 }
+
+// SpentError is the cause of a refusal because a budget is used up.
+type SpentError struct {
+	Cause *Error
+	Until time.Time // when counting starts again; zero: never, or when a running call ends
+}
+
+func (s *SpentError) Error() string { return s.Cause.Error() }
+
+// Unwrap returns the error with its kind and hint.
+func (s *SpentError) Unwrap() error { return s.Cause }
 
 // SameCount reports whether two budgets count the same calls in the same way. It ignores their limits.
 func (b Budget) SameCount(o Budget) bool {

@@ -88,6 +88,7 @@ type Outcome struct {
 	// the call at which the pre hooks were asked, if this call was pending
 	HooksAt ReceiptID  `json:"hooksAt,omitempty"`
 	Steps   []StepDone `json:"steps,omitempty"` // for a workflow: the steps that were reached
+	Model   *ModelUse  `json:"model,omitempty"` // for a request to a model
 	EndedAt time.Time  `json:"endedAt"`
 }
 

@@ -68,6 +68,14 @@ func (r *reader) readBackend(n ast.Node, m *manifest, at *deferredNodes) {
 		case seen["command"] || seen["env"] || seen["cwd"] || seen["cwdFromInput"]:
 			r.AddFault(n, "backend sandbox has only args: the verb, and its operands")
 		}
+	case "model":
+		m.Isolation = Model
+		switch {
+		case !r.builtin:
+			r.AddFault(n, "backend model is only for built-in packs: the model proxy makes these calls")
+		case seen["command"] || seen["args"] || seen["env"] || seen["cwd"] || seen["cwdFromInput"]:
+			r.AddFault(n, "backend model runs nothing, and must not have command, args, env or cwd")
+		}
 	case "builtin", "mcp":
 		// The fields of these backends have no meaning yet. If such a pack were loaded, its manifest could not be
 		// enforced.

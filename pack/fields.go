@@ -35,7 +35,7 @@ var (
 	isolations = map[string]Isolation{"builtin": Builtin, "jail": Jail, "warm_worker": Jail, "microvm": MicroVM,
 		"none": Open}
 	backends = map[string]string{"subprocess": "subprocess", "builtin": "builtin", "mcp": "mcp", "remote": "remote",
-		"sandbox": "sandbox", "agent": "agent", "workflow": "workflow"}
+		"sandbox": "sandbox", "agent": "agent", "workflow": "workflow", "model": "model"}
 )
 
 // wordField reads a string that must match the grammar.

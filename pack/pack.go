@@ -363,6 +363,7 @@ const (
 	Workflow Isolation = "workflow" // each step has its own isolation; only for backend workflow
 	Host     Isolation = "host"     // a source host limits the command; only for backend remote in built-in packs
 	Sandbox  Isolation = "sandbox"  // a virtual machine that the call names; only for backend sandbox in built-in packs
+	Model    Isolation = "model"    // a request to a model, made by the model proxy; only for backend model in built-in packs
 	Agent    Isolation = "agent"    // the agent runs it, the gate only decides; only for backend agent in built-in packs
 )
 

@@ -31,6 +31,7 @@ var speaksOtherwise = map[string]string{
 	"jail run":          "the program's own streams; what held it is JSON on stderr",
 	"judge claude-code": "the protocol of the agent's hooks",
 	"man":               "a page, for man(1)",
+	"model start":       "it serves until it is ended; model.txtar uses what it prints",
 	"receipts export":   "the format that was asked for, a line a receipt",
 	"redact":            "the text; the summary is JSON on stderr, and with --report on stdout",
 	"serve":             "MCP's messages",

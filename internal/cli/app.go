@@ -137,7 +137,7 @@ func (a *App) NewRoot(use, short string) *cobra.Command {
 // Root returns the table of all commands of bailey.
 func (a *App) Root() *cobra.Command {
 	root := a.NewRoot("bailey", "The gate between AI agents and everything they could break")
-	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.toolsVerb(), a.serveVerb(), a.sessionVerb(), a.receiptsVerb(),
+	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.toolsVerb(), a.serveVerb(), a.sessionVerb(), a.modelVerb(), a.receiptsVerb(),
 		a.policyVerb(), a.budgetVerb(), a.killVerb(), a.resumeVerb(), a.agentVerb(), a.tokensVerb(),
 		a.allowVerb(), a.denyRuleVerb(), a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.tuiVerb(), a.judgeVerb(),
 		a.shimVerb(),
@@ -153,7 +153,7 @@ func (a *App) Root() *cobra.Command {
 var commandGroups = []struct{ title, commands string }{
 	{"Everyday commands:", "init doctor status run capabilities wrap approvals approve deny receipts kill resume"},
 	{"Rules and packs:", "allow deny-rule policy pack profile hooks shim source sandbox ssh-ca"},
-	{"Agents and their interfaces:", "agent token session serve judge tools"},
+	{"Agents and their interfaces:", "agent token session serve model judge tools"},
 	{"People:", "grants notify tui"},
 	{"Records and secrets:", "audit broker budget metrics redact"},
 	{"This machine:", "gateway jail bench man completion help"},

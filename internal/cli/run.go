@@ -172,6 +172,9 @@ about, everyday ones first, then those that it denies.`}
 			if c.Isolation == string(pack.Agent) {
 				kind += ", run by the agent"
 			}
+			if c.Isolation == string(pack.Model) {
+				kind += ", made by the model proxy"
+			}
 			if c.Isolation == string(pack.Open) {
 				kind += ", without a jail"
 			}
@@ -234,6 +237,9 @@ func (a *App) capabilitiesShow() *cobra.Command {
 func describeProgram(c apitype.Capability) string {
 	if c.Isolation == string(pack.Agent) {
 		return "the agent runs it itself; the gate only decides"
+	}
+	if c.Isolation == string(pack.Model) {
+		return "the model proxy makes it for its clients"
 	}
 	if c.Isolation == string(pack.Open) {
 		return "runs " + c.Command +

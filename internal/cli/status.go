@@ -136,7 +136,7 @@ func printBudgets(w io.Writer, s apitype.Spendings) {
 		fmt.Fprintln(w, "the policy has no budgets")
 		return
 	}
-	PrintTable(w, "BUDGET\tOF\tCALLS\tAT ONE TIME\tRAN\tCPU\tOUTPUT\tUNTIL", s.Budgets, func(b apitype.Spending) []any {
+	PrintTable(w, "BUDGET\tOF\tCALLS\tAT ONE TIME\tRAN\tCPU\tOUTPUT\tTOKENS IN\tTOKENS OUT\tUNTIL", s.Budgets, func(b apitype.Spending) []any {
 		of := ""
 		for _, word := range []string{string(b.Session), b.Agent, b.Person, string(b.Capability)} {
 			if word != "" {
@@ -153,7 +153,8 @@ func printBudgets(w io.Writer, s apitype.Spendings) {
 		return []any{terminal.TableCell(b.Budget), cmp.Or(strings.TrimSpace(of), "-"),
 			ofBound(b.Calls, b.Limit.Calls), ofBound(b.Open, b.Limit.Concurrent),
 			ofBound(b.Wall.Round(time.Millisecond), b.Limit.Wall),
-			ofBound(b.CPU.Round(time.Millisecond), b.Limit.CPU), ofBound(b.Output, b.Limit.Output), until}
+			ofBound(b.CPU.Round(time.Millisecond), b.Limit.CPU), ofBound(b.Output, b.Limit.Output),
+			ofBound(b.InputTokens, b.Limit.InputTokens), ofBound(b.OutputTokens, b.Limit.OutputTokens), until}
 	})
 }
 

@@ -43,6 +43,9 @@ type Config struct {
 	// Dial connects to a checked address. If it is nil, a plain TCP connection is made.
 	Dial  func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
 	Roots *x509.CertPool // for opened TLS; nil: the machine's
+	// Through has transports for requests to targets, host:port, that another proxy makes, which redacts them. Their TLS
+	// is opened. Such a transport gets the request as the client wrote it, for the granted target. May be nil.
+	Through map[string]http.RoundTripper
 	// Own returns the networks of the machine's interfaces. Only private endpoints may be in them. If it is nil, the
 	// system is queried each time.
 	Own func() ([]netip.Prefix, error)
@@ -101,6 +104,7 @@ type Proxy struct {
 	pins     pinCache
 	record   recorder
 	ca       *authority // nil if no endpoint has opened TLS
+	through  map[string]http.RoundTripper
 	front    *http.Server
 	inner    *http.Server
 
@@ -135,6 +139,9 @@ func New(c Config) (*Proxy, error) {
 		return nil, err
 	}
 	if p.upstream, err = parseUpstream(c.Upstream, c.ByName); err != nil {
+		return nil, err
+	}
+	if err := p.bindThrough(c.Through); err != nil {
 		return nil, err
 	}
 	if list.hasOpenedTLS() {

@@ -73,7 +73,7 @@ func (r *relay) closeIdle() {
 func (p *Proxy) serveInner(w http.ResponseWriter, r *http.Request) {
 	c := requestConn(r).client
 	g := c.grant
-	host, ref := hostOf(r.Host, "443")
+	host, ref := hostOf(r.Host, map[bool]string{false: "443", true: "80"}[g.entry.Plain])
 	switch {
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace || !strings.HasPrefix(r.RequestURI, "/") &&
 		r.RequestURI != "*":
@@ -116,9 +116,12 @@ func (r *relay) forwardRequest(w http.ResponseWriter, in *http.Request, g *grant
 	if held, ok := out.Body.(*heldBody); ok { // the reverse proxy does not close a request's body
 		defer held.Close()
 	}
-	via := r.old
+	var via http.RoundTripper = r.old
 	if in.ProtoMajor == 2 {
 		via = r.new
+	}
+	if other := p.through[g.target.String()]; other != nil {
+		via = other
 	}
 	proxy := httputil.ReverseProxy{Transport: via, FlushInterval: -1,
 		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, 0),

@@ -43,7 +43,7 @@ func (c *client) connectTarget(via string, t Target, ref *Refusal) (*grant, *out
 // dialGranted connects to a granted target. If TLS is opened there, it returns neither a connection nor a refusal: the
 // connection is then made for the first request. A refusal is already recorded.
 func (c *client) dialGranted(g *grant) (*outboundConn, *Refusal) {
-	if g.entry.hasOpenedTLS() {
+	if g.entry.hasOpenedTLS() || g.isThrough() {
 		return nil, nil
 	}
 	out, ref := g.p.dialTarget(c.life.ctx, c.life, g)
@@ -56,6 +56,13 @@ func (c *client) dialGranted(g *grant) (*outboundConn, *Refusal) {
 // checkAndPipe checks the beginning of a connection, unless the endpoint is plain, and then forwards it.
 func (c *client) checkAndPipe(g *grant, out *outboundConn) {
 	if g.entry.Plain {
+		if g.isThrough() { // its requests must be read, although it has no TLS
+			c.grant = g
+			c.SetDeadline(time.Time{})
+			s := newServedConn(c)
+			s.serveWith(g.p.inner, s)
+			return
+		}
 		c.pipeBoth(g, out, nil)
 		return
 	}

@@ -311,7 +311,7 @@ func (c *callState) requestApproval(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	wants := c.manifest.WantsFor(c.input)
+	wants := c.wantedCredentials()
 	if c.scopes, err = c.Lender.Scope(ctx, wants); err != nil {
 		return err
 	}
@@ -408,8 +408,17 @@ func (c *callState) budgetContext(ctx context.Context) (_ context.Context, more 
 	}, done
 }
 
-func (c *callState) lendCredentials(ctx context.Context) error {
+// wantedCredentials returns the credentials that the manifest names, and those that the run itself needs.
+func (c *callState) wantedCredentials() []bailey.Want {
 	wants := c.manifest.WantsFor(c.input)
+	if r, ok := c.run.(bailey.WantingRun); ok {
+		wants = append(wants, r.Wants()...)
+	}
+	return wants
+}
+
+func (c *callState) lendCredentials(ctx context.Context) error {
+	wants := c.wantedCredentials()
 	lease, err := c.Lender.Lend(ctx, bailey.Loan{
 		Receipt: c.receipt, Capability: c.manifest.ID, Wants: wants, Text: c.answer.Text,
 		Signatures: c.answer.Signatures,
@@ -527,6 +536,7 @@ func (c *callState) resourcesUsed() (u Use) {
 		return u
 	}
 	u = Use{Wall: c.ran, CPU: c.cpu}
+	u.InputTokens, u.OutputTokens = c.exit.Model.Tokens()
 	if c.stdout != nil && c.stderr != nil {
 		u.Output = c.stdout.seen + c.stderr.seen
 	}

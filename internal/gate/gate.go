@@ -131,11 +131,12 @@ type Allowance struct {
 	Settle   func(Use)
 }
 
-// Use holds the resources that a call used: the wall time of its tool, the CPU time of its processes, and the bytes
-// that they wrote.
+// Use holds the resources that a call used: the wall time of its tool, the CPU time of its processes, the bytes that
+// they wrote, and the tokens of a model.
 type Use struct {
-	Wall, CPU time.Duration
-	Output    int64
+	Wall, CPU                 time.Duration
+	Output                    int64
+	InputTokens, OutputTokens int64
 }
 
 // Lender lends credentials for one call.

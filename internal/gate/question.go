@@ -104,7 +104,7 @@ func (c *callState) buildQuestion() bailey.Question {
 			bailey.Input{Name: name,
 				Shown: bailey.Shown{Text: text, Value: bailey.NewSecret(plainJSON(c.input[name]))}})
 	}
-	for _, w := range c.manifest.WantsFor(c.input) {
+	for _, w := range c.wantedCredentials() {
 		q.EnvNames = append(q.EnvNames, w.Env)
 	}
 	return q

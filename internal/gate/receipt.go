@@ -112,7 +112,7 @@ func (c *callState) buildOutcome() bailey.Outcome {
 		o.StdoutBytes, o.StderrBytes = c.stdout.seen, c.stderr.seen
 		o.StdoutBody, o.StderrBody = c.stdout.receiptBody(), c.stderr.receiptBody()
 		o.Truncated = c.stdout.cut || c.stderr.cut
-		o.Redactions = c.stdout.redactionCount() + c.stderr.redactionCount()
+		o.Redactions, o.Model = c.stdout.redactionCount()+c.stderr.redactionCount(), c.exit.Model
 	}
 	return o
 }

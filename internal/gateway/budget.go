@@ -106,6 +106,14 @@ func (b *Budgets) meterOf(key apitype.Account, within time.Duration, now time.Ti
 	return m
 }
 
+func (m *usage) addUse(u gate.Use) {
+	m.used.Wall += u.Wall
+	m.used.CPU += u.CPU
+	m.used.Output += u.Output
+	m.used.InputTokens += u.InputTokens
+	m.used.OutputTokens += u.OutputTokens
+}
+
 func (m *usage) isOver(now time.Time) bool { return !m.until.IsZero() && !now.Before(m.until) }
 
 // Take counts a call in every budget that applies to it. If one is exhausted, it counts the call in none and returns
@@ -148,9 +156,7 @@ func (b *Budgets) Take(r bailey.Request) (gate.Allowance, error) {
 		settled = true
 		for _, m := range meters {
 			m.open--
-			m.used.Wall += u.Wall
-			m.used.CPU += u.CPU
-			m.used.Output += u.Output
+			m.addUse(u)
 			if m.ended && m.open == 0 && b.meters[m.key] == m {
 				delete(b.meters, m.key)
 			}
@@ -170,9 +176,7 @@ func (b *Budgets) Remember(r bailey.Request, at time.Time, u gate.Use) {
 		}
 		if m := b.meterOf(keyOf(l, r), l.Within, at); m != nil {
 			m.calls++
-			m.used.Wall += u.Wall
-			m.used.CPU += u.CPU
-			m.used.Output += u.Output
+			m.addUse(u)
 		}
 	}
 }
@@ -203,21 +207,27 @@ func (m *usage) reachedLimit(l bailey.Budget) string {
 		return fmt.Sprintf("%s of processor time", l.CPU)
 	case l.Output > 0 && m.used.Output >= l.Output:
 		return fmt.Sprintf("%d bytes of output", l.Output)
+	case l.InputTokens > 0 && m.used.InputTokens >= l.InputTokens:
+		return fmt.Sprintf("%d input tokens of models", l.InputTokens)
+	case l.OutputTokens > 0 && m.used.OutputTokens >= l.OutputTokens:
+		return fmt.Sprintf("%d output tokens of models", l.OutputTokens)
 	}
 	return ""
 }
 
 func exhaustedError(l bailey.Budget, bound string, m *usage) error {
 	err := bailey.Denied.Errorf("", "budget %s is used up: %s", l.ID, bound)
+	spent := &bailey.SpentError{Cause: err}
 	switch {
 	case l.Concurrent > 0 && m.open >= l.Concurrent:
 		err.Hint = "call again when one of them has ended"
 	case l.Within > 0:
-		err.Hint = "it is full again at " + m.since.Add(l.Within).UTC().Format(time.RFC3339)
+		spent.Until = m.since.Add(l.Within).UTC()
+		err.Hint = "it is full again at " + spent.Until.Format(time.RFC3339)
 	default:
 		err.Hint = "it applies to one session; tell the person you work for"
 	}
-	return err
+	return spent
 }
 
 // tightenAllowance reduces the allowance to the remainder of a budget if that is less.
@@ -258,7 +268,7 @@ func (b *Budgets) State() []apitype.Spending {
 			}
 			s := apitype.Spending{Account: key, Since: m.since.UTC(), Calls: m.calls, Open: m.open, Wall: m.used.Wall,
 				CPU:    m.used.CPU,
-				Output: m.used.Output, Spent: m.reachedLimit(l), Limit: l}
+				Output: m.used.Output, InputTokens: m.used.InputTokens, OutputTokens: m.used.OutputTokens, Spent: m.reachedLimit(l), Limit: l}
 			if l.Within > 0 {
 				until := m.since.Add(l.Within).UTC()
 				s.Until = &until

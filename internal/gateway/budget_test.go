@@ -32,6 +32,8 @@ func TestBudgetBounds(t *testing.T) {
 		{"wall", bailey.Budget{Wall: time.Second}, gate.Use{Wall: 400 * time.Millisecond}, 3, "1s of running tools"},
 		{"cpu", bailey.Budget{CPU: time.Second}, gate.Use{CPU: 500 * time.Millisecond}, 2, "1s of processor time"},
 		{"output", bailey.Budget{Output: 100}, gate.Use{Output: 30}, 4, "100 bytes of output"},
+		{"input tokens", bailey.Budget{InputTokens: 900}, gate.Use{InputTokens: 400}, 3, "900 input tokens of models"},
+		{"output tokens", bailey.Budget{OutputTokens: 100}, gate.Use{OutputTokens: 60}, 2, "100 output tokens of models"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := NewBudgets(nil)

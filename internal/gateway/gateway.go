@@ -43,8 +43,8 @@ type Config struct {
 	MCP func(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error
 	// Means maps a tool's arguments to exactly one call.
 	Means func(argv []string) (Meant, error)
-	// Web serves HTTP. If it is nil, HTTP is not served.
-	Web Web
+	// Web serves HTTP. If it is nil, HTTP is not served. Model does the same for clients of models.
+	Web, Model Web
 	// Begin is called before an MCP connection is served, or before the first call or connection of a session with a
 	// bearer. If it returns an error, that is refused. End is called when the connection has ended; for a session with
 	// a bearer, when its last connection has ended or its state is discarded. The context of End is cancelled soon
@@ -80,6 +80,7 @@ type Gateway struct {
 	webs     chan struct{} // one element per HTTP connection
 	handlers map[string]Handler
 	web      *webListener // set by Run, unless Web is nil
+	model    *webListener // set by Run, unless Model is nil
 	calls    sync.WaitGroup
 	busy     atomic.Int64
 	streams  chan struct{}                           // one element per redact stream
@@ -248,5 +249,6 @@ func (g *Gateway) isIdle() bool {
 	if kept > 0 {
 		g.quiet = time.Now()
 	}
-	return g.busy.Load() == 0 && (g.Web == nil || g.Web.Sessions() == 0) && time.Since(g.quiet) > g.Idle
+	return g.busy.Load() == 0 && (g.Web == nil || g.Web.Sessions() == 0) &&
+		(g.Model == nil || g.Model.Sessions() == 0) && time.Since(g.quiet) > g.Idle
 }

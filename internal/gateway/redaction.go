@@ -55,6 +55,9 @@ func (r *Redaction) sessionTable(id bailey.SessionID) *redact.Table {
 	return t
 }
 
+// Table returns the token map of a session, for texts of the session that are edited in place.
+func (r *Redaction) Table(id bailey.SessionID) *redact.Table { return r.sessionTable(id) }
+
 // Learn adds leased values to the secrets of the session.
 func (r *Redaction) Learn(id bailey.SessionID, secrets []bailey.Secret) {
 	for _, s := range secrets {

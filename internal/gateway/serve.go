@@ -79,7 +79,7 @@ func (g *Gateway) serveQuery(ctx context.Context, cancel context.CancelCauseFunc
 		return g.serveCall(ctx, cancel, conn, q, from)
 	case "mcp":
 		return g.serveMCP(ctx, conn, from, q.Session != "")
-	case localapi.HTTPVerb:
+	case localapi.HTTPVerb, localapi.ModelVerb:
 		return g.serveHTTP(ctx, conn, q)
 	case localapi.RedactVerb:
 		return g.redactStream(ctx, conn, q, from)

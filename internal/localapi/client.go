@@ -145,7 +145,7 @@ func (c *Client) sendQuery(ctx context.Context, q Query) (conn *peer.Conn, keep 
 	keep = context.AfterFunc(ctx, func() { conn.Close() })
 	done = func() { keep(); conn.Close() }
 	q.Protocol = Protocol
-	if q.Operator == "" && q.Verb != HTTPVerb {
+	if q.Operator == "" && q.Verb != HTTPVerb && q.Verb != ModelVerb {
 		q.Token = c.Token // an operator is not an agent, and HTTP clients send their token over HTTP
 	}
 	if q.Dir, err = os.Getwd(); err != nil {
@@ -294,6 +294,12 @@ func (c *Client) MCP(ctx context.Context) (io.ReadWriteCloser, error) {
 // HTTP opens a connection that carries HTTP/1.1 and outlives ctx. says is the listener's description of itself.
 func (c *Client) HTTP(ctx context.Context, says json.RawMessage) (io.ReadWriteCloser, error) {
 	return c.Carry(ctx, Query{Verb: HTTPVerb, Front: says})
+}
+
+// Model opens a connection that carries requests to models over HTTP/1.1 and outlives ctx. says is the listener's
+// description of itself.
+func (c *Client) Model(ctx context.Context, says json.RawMessage) (io.ReadWriteCloser, error) {
+	return c.Carry(ctx, Query{Verb: ModelVerb, Front: says, Session: c.Session})
 }
 
 // Carry sends a query and returns a connection that then carries another protocol and outlives ctx. The caller must

@@ -21,6 +21,7 @@ const Protocol = 5
 const (
 	StopVerb   = "stop"   // ends the gateway; every version of the protocol must understand it
 	HTTPVerb   = "http"   // turns the connection into HTTP/1.1
+	ModelVerb  = "model"  // the same, for requests to models
 	RedactVerb = "redact" // streams text through the gateway, which has the detectors and the token maps
 )
 
@@ -40,7 +41,7 @@ const MaxQuery = 3 << 19
 
 // Kinds of frames. A client sends one query. The gateway answers with output frames, then one result or error. If the
 // call waits for an approval, the gateway sends a notice that names it. After a query for "mcp" and an empty result
-// frame, the connection carries MCP, unframed; for "http" it carries HTTP/1.1. After a query for "redact" and an empty
+// frame, the connection carries MCP, unframed; for "http" and "model" it carries HTTP/1.1. After a query for "redact" and an empty
 // result frame, the client sends input frames and then an end frame, while output arrives. A result or error is the
 // last frame.
 const (
@@ -57,7 +58,7 @@ const (
 // Query is a client's request.
 type Query struct {
 	Protocol int             `json:"protocol"`
-	Verb     string          `json:"verb"`              // call, mcp, http, redact, stop, or a query or command of the gateway
+	Verb     string          `json:"verb"`              // call, mcp, http, model, redact, stop, or a query or command of the gateway
 	Dir      string          `json:"dir"`               // working directory of the client
 	Session  string          `json:"session,omitempty"` // bearer of the session of a call or an MCP connection
 	Token    string          `json:"token,omitempty"`   // bearer of the agent

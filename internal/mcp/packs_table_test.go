@@ -69,7 +69,7 @@ func builtIn(t *testing.T) (tools []Tool) {
 		t.Fatal(err)
 	}
 	for _, m := range all.All() {
-		if m.Isolation != pack.Agent { // agents' own tools are not listed
+		if m.Isolation != pack.Agent && m.Isolation != pack.Model { // agents' own tools are not listed
 			tools = append(tools, toolOf(m))
 		}
 	}
@@ -130,7 +130,7 @@ func cost(n int) string {
 // listed.
 func tokens(t *testing.T, m *pack.Capability) int {
 	t.Helper()
-	if m.Isolation == pack.Agent {
+	if m.Isolation == pack.Agent || m.Isolation == pack.Model {
 		return 0
 	}
 	tool, err := convertTool(strings.ReplaceAll(string(m.ID), ".", "_"), toolOf(m))

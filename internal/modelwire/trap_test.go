@@ -358,3 +358,20 @@ func (brokenEditor) Writer(Where, io.Writer) io.WriteCloser { return brokenClose
 type brokenCloser struct{ brokenWriter }
 
 func (brokenCloser) Close() error { return io.ErrShortBuffer }
+
+// TestFlushBefore checks that a text that is held back is written before the event of Chat Completions that ends it: a
+// call, a finish reason, an error or the end mark.
+func TestFlushBefore(t *testing.T) {
+	chunk := func(delta, finish string) string {
+		return `data: {"id":"c","choices":[{"index":0,"delta":` + delta + `,"finish_reason":` + finish + "}]}\n\n"
+	}
+	for _, end := range []string{"data: [DONE]\n\n", chunk("{}", `"stop"`), "data: {\"error\":{\"code\":\"overloaded\"}}\n\n",
+		chunk(`{"tool_calls":[{"index":0,"id":"x","function":{"name":"f","arguments":""}}]}`, "null")} {
+		in := chunk(`{"content":"a [REDACTED_"}`, "null") + end
+		out, _ := streamInPieces(t, endpointOf(OpenAIChat), in, len(in), shower{})
+		want := chunk(`{"content":"a "}`, "null") + `data: {"id":"c","choices":[{"index":0,"delta":{"content":"[REDACTED_"},"finish_reason":null}]}` + "\n\n" + end
+		if out != want {
+			t.Errorf("got  %s\nwant %s", out, want)
+		}
+	}
+}

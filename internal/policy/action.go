@@ -25,6 +25,7 @@ type Action struct {
 	Own           bool            // agents run it themselves and ask their person themselves
 	Host          bool            // it acts on a source host, not on this machine
 	Sandbox       bool            // it acts on a sandbox, not on this machine
+	Model         bool            // it is a request to a model
 }
 
 // class is one way to group actions. Each value forms the group "<name>:<value>".
@@ -45,12 +46,14 @@ func actionClasses() []class {
 			}
 			return a.Waivers[0]
 		}},
-		{"target", []string{"local", "host", "sandbox"}, func(a Action) string {
+		{"target", []string{"local", "host", "sandbox", "model"}, func(a Action) string {
 			switch {
 			case a.Host:
 				return "host"
 			case a.Sandbox:
 				return "sandbox"
+			case a.Model:
+				return "model"
 			}
 			return local
 		}},

@@ -17,7 +17,7 @@ import (
 const maxBudgets = 1000
 
 // Budgets parses a file of budgets: a list under the key budgets. The keys of an entry are id, capabilities, agents,
-// per, within, wall, cpu, calls, concurrent and output. Capabilities and groups must be known to the engine. The error
+// per, within, wall, cpu, calls, concurrent, output, inputTokens and outputTokens. Capabilities and groups must be known to the engine. The error
 // is Invalid and names file, line and column.
 func (e *Engine) Budgets(src Source) ([]bailey.Budget, error) {
 	s, body := openSheet(src)
@@ -65,7 +65,9 @@ func (e *Engine) parseBudget(s sheet, n ast.Node) (b bailey.Budget) {
 		},
 		"within": s.durationField(&b.Within), "wall": s.durationField(&b.Wall), "cpu": s.durationField(&b.CPU),
 		"calls": counts(&b.Calls), "concurrent": counts(&b.Concurrent),
-		"output": func(n ast.Node) { b.Output = s.parseByteSize(n) },
+		"output":       func(n ast.Node) { b.Output = s.parseByteSize(n) },
+		"inputTokens":  func(n ast.Node) { b.InputTokens = s.parsePositiveInt(n, 1<<50) },
+		"outputTokens": func(n ast.Node) { b.OutputTokens = s.parsePositiveInt(n, 1<<50) },
 	})
 	at := strictyaml.FirstKey(n)
 	b.Source = fmt.Sprintf("%s:%d", s.Name, at.GetToken().Position.Line)
@@ -94,13 +96,14 @@ func (s sheet) completeBudget(b *bailey.Budget, per []string, at ast.Node) {
 			s.AddFault(at, "per must be session, agent or capability, or a list of them, not %q", strictyaml.Clip(word))
 		}
 	}
+	summed := b.Calls > 0 || b.Wall > 0 || b.CPU > 0 || b.Output > 0 || b.InputTokens > 0 || b.OutputTokens > 0
 	switch {
 	case !idForm().MatchString(b.ID):
 		s.AddFault(at, "the budget needs an id of 1 to 64 lower case letters, digits, '.', '_' or '-'")
-	case !b.Session && b.Within == 0 && (b.Calls > 0 || b.Wall > 0 || b.CPU > 0 || b.Output > 0):
+	case !b.Session && b.Within == 0 && summed:
 		s.AddFault(at, "budget %s is never refilled: it needs within, for example within: 24h, or per: session", b.ID)
-	case b.Calls == 0 && b.Concurrent == 0 && b.Wall == 0 && b.CPU == 0 && b.Output == 0:
-		s.AddFault(at, "budget %s has no limit: it needs calls, concurrent, wall, cpu or output", b.ID)
+	case b.Concurrent == 0 && !summed:
+		s.AddFault(at, "budget %s has no limit: it needs calls, concurrent, wall, cpu, output, inputTokens or outputTokens", b.ID)
 	}
 }
 

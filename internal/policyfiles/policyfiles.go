@@ -287,7 +287,8 @@ func Actions(c *pack.Catalog) []policy.Action {
 		list = append(list, policy.Action{
 			ID: m.ID, Pack: m.Pack, SideEffect: string(m.SideEffect), Risk: string(m.Risk),
 			Reversibility: string(m.Reversibility), InputSchema: m.InputSchema(), BuiltIn: m.Builtin,
-			Waivers: m.Waivers(), Home: m.Home(), Host: m.Isolation == pack.Host, Sandbox: m.Isolation == pack.Sandbox, Own: m.Isolation == pack.Agent,
+			Waivers: m.Waivers(), Home: m.Home(), Host: m.Isolation == pack.Host, Sandbox: m.Isolation == pack.Sandbox,
+			Model: m.Isolation == pack.Model, Own: m.Isolation == pack.Agent,
 		})
 	}
 	return list

@@ -3,6 +3,7 @@ package redact
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -16,6 +17,51 @@ type Grant struct {
 // elsewhere stays. The result should go only to readers that may see everything; for the inputs of a call, use Give.
 func (t *Table) Restore(s string) string {
 	return t.restoreTokens(s, func(Category, string) bool { return true })
+}
+
+// RestoreOf is Restore for the tokens of the categories that may allows. Other tokens stay.
+func (t *Table) RestoreOf(s string, may func(Category) bool) string {
+	return t.restoreTokens(s, func(c Category, _ string) bool { return may(c) })
+}
+
+// Prompt redacts a text that an agent sends to its model. Tokens of this table and escapes stay, because the agent got
+// them from this session. As by [Table.Input], secrets that are found are hidden from then on wherever they occur.
+func (t *Table) Prompt(s string) string {
+	out := t.Again(s)
+	if out != s {
+		t.learnTokens(out)
+	}
+	return out
+}
+
+// maxReserved limits the number of a token that is reserved, so that a text cannot make all later tokens long.
+const maxReserved = 1 << 20
+
+// ReserveTokens makes sure that no text gets a token which occurs in b already and is not of this table. In the history
+// of a conversation, such a token is of an earlier table: it must not stand for another text now.
+func (t *Table) ReserveTokens(b []byte) {
+	for {
+		i := bytes.Index(b, []byte(mark))
+		if i < 0 {
+			return
+		}
+		b = b[i:]
+		if end := bytes.IndexByte(b[:min(len(b), maxToken)], ']'); end >= 0 && wellFormed(string(b[:end+1])) {
+			t.reserveToken(string(b[:end+1]))
+		}
+		b = b[len(mark):]
+	}
+}
+
+func (t *Table) reserveToken(token string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n, err := strconv.Atoi(token[strings.LastIndexByte(token, '_')+1 : len(token)-1])
+	if _, own := t.texts[token]; own || err != nil || n > maxReserved {
+		return
+	}
+	category := categoryOfToken(token)
+	t.last[category] = max(t.last[category], n)
 }
 
 // Give is Restore limited to g. It returns each category that it restored, once. Other tokens stay.

@@ -13,7 +13,8 @@ import (
 type Restorer struct {
 	t      *Table
 	w      io.Writer
-	held   []byte // entirely undecided
+	may    func(Category) bool // which tokens are restored
+	held   []byte              // entirely undecided
 	out    []byte
 	given  int
 	misses missCollector
@@ -22,7 +23,13 @@ type Restorer struct {
 
 // Restorer returns a Restorer that writes to w. The caller must Close it.
 func (t *Table) Restorer(w io.Writer) *Restorer {
-	return &Restorer{t: t, w: w, misses: missCollector{t: t}}
+	return t.RestorerOf(w, func(Category) bool { return true })
+}
+
+// RestorerOf returns a Restorer that restores only tokens of the categories that may allows. It removes all escapes. The
+// caller must Close it.
+func (t *Table) RestorerOf(w io.Writer, may func(Category) bool) *Restorer {
+	return &Restorer{t: t, w: w, may: may, misses: missCollector{t: t}}
 }
 
 // Format keeps the held text out of fmt and log/slog.
@@ -86,10 +93,9 @@ func (r *Restorer) writeDecided(final bool) {
 }
 
 // restoreStep restores into out until out has the size of a piece, or until the rest needs more bytes; then more is
-// false. The text of a single token may exceed the piece.
+// false. The text of a single token may exceed the piece. Each lookup locks the table by itself: a lock around them would
+// block forever when a writer waits between the two.
 func (r *Restorer) restoreStep(b []byte, final bool) (rest []byte, more bool) {
-	r.t.mu.RLock()
-	defer r.t.mu.RUnlock()
 	for len(r.out) < piece {
 		i := bytes.Index(b, []byte(mark))
 		if i < 0 {
@@ -109,7 +115,7 @@ func (r *Restorer) restoreStep(b []byte, final bool) (rest []byte, more bool) {
 
 // restoreOne restores the token or escape at the start of b and returns its length.
 func (r *Restorer) restoreOne(b []byte) int {
-	text, n := r.t.readOriginal(string(b), func(Category, string) bool { return true })
+	text, n := r.t.readOriginal(string(b), func(c Category, _ string) bool { return r.may(c) })
 	r.out = append(r.out, text...)
 	if n > len(escaped) {
 		r.given++

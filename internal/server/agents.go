@@ -91,7 +91,7 @@ func (s *Server) judgeConfig() agenthook.Config {
 	s.workspaces.Elsewhere = places.Permit
 	ours := func(tool string) bool {
 		return slices.ContainsFunc(s.shelf.Catalog().All(), func(m *pack.Capability) bool {
-			return m.Isolation != pack.Agent && strings.ReplaceAll(string(m.ID), ".", "_") == tool
+			return m.Isolation != pack.Agent && m.Isolation != pack.Model && strings.ReplaceAll(string(m.ID), ".", "_") == tool
 		})
 	}
 	return agenthook.Config{Do: s.limit.Do, Catalog: s.shelf.Active, Ours: ours, Home: home, Root: os.Geteuid() == 0,

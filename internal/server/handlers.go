@@ -33,6 +33,9 @@ func (s *Server) handlers() []gateway.Handler {
 		gateway.Handle(apitype.TestNotifications, s.testNotifications),
 		gateway.Handle(apitype.MakeNotifyKey, s.makeNotifyKey),
 
+		// the model proxy
+		gateway.Handle(apitype.ShowModel, s.showModel),
+
 		// the gateway
 		gateway.Handle(apitype.ShowStatus, s.showStatus),
 		gateway.Handle(apitype.ShowPresent, s.showPresent),

@@ -103,6 +103,24 @@ func (g hookGate) Pre(ctx context.Context, call bailey.Call) (gate.Verdict, erro
 	return v, nil
 }
 
+// runPrompt asks the hooks about a prompt, redacted, that a client of the model proxy sends. It returns the prompt that
+// they make of it.
+func (g hookGate) runPrompt(ctx context.Context, from bailey.Call, prompt string) (string, error) {
+	if fault := g.Fault(); fault != nil {
+		return "", bailey.Denied.New(noHooks, bailey.HintOf(fault))
+	}
+	e := hook.UserPromptSubmit{Session: sessionOfCall(from), Prompt: prompt}
+	if len(g.Config().For(e)) == 0 {
+		return prompt, nil
+	}
+	o, asked, _ := g.runChain(ctx, e)
+	after, ok := o.Event.(hook.UserPromptSubmit)
+	if o.Effect == hook.Blocked || !ok {
+		return "", bailey.Denied.New(g.blockingRule(o, asked).Reason, "write another prompt")
+	}
+	return after.Prompt, nil
+}
+
 // blockingRule returns a rule that names the blocking hook.
 func (g hookGate) blockingRule(o hook.Outcome, asked []bailey.AskedHook) bailey.Rule {
 	r := bailey.Rule{ID: "hook", Source: apitype.HooksName, Reason: shortReason(o.Reason)}

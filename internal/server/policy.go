@@ -347,6 +347,8 @@ func budgetChanges(old, now []bailey.Budget) []string {
 			{b.Wall > 0, b.Wall.String() + " of running tools"},
 			{b.CPU > 0, b.CPU.String() + " of processor time"},
 			{b.Output > 0, fmt.Sprintf("%d bytes of output", b.Output)},
+			{b.InputTokens > 0, fmt.Sprintf("%d input tokens", b.InputTokens)},
+			{b.OutputTokens > 0, fmt.Sprintf("%d output tokens", b.OutputTokens)},
 			{b.Session, "per session"}, {b.Agent, "per agent"}, {b.Capability, "per capability"},
 			{b.Within > 0, "within " + b.Within.String()},
 			{len(b.Capabilities) > 0, "of " + apitype.List(idStrings(b.Capabilities))},

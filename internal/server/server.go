@@ -29,6 +29,7 @@ import (
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/mcp"
+	"bailey/internal/modelproxy"
 	"bailey/internal/notify"
 	"bailey/internal/packstore"
 	"bailey/internal/policy/review"
@@ -59,6 +60,7 @@ type Server struct {
 	pins    *gateway.Pins     // checks programs before cages run them
 	finder  *toolchain.Finder // finds tools in the person's home
 	hosts   *hostAccess       // source hosts
+	model   *modelproxy.Proxy // requests to models
 	// the same for capabilities without a cage, if the manifest and a rule allow it
 	open    *gateway.Pins
 	Gate    *gate.Gate
@@ -133,6 +135,7 @@ func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Red
 	if s.gateway.Web, err = s.newWebListener(); err != nil {
 		return s, err
 	}
+	s.gateway.Model = modelListener{s.model}
 	return s, s.scribe.recordEvent(ctx, "gateway.start", map[string]any{
 		"version": apitype.Version, "pid": os.Getpid(), "policy": s.Rules.Engine().Digest(), "packs": s.packVersions(),
 		"manifests": s.manifestsDigest(), "settings": s.settings.Digest(), "hooks": s.hooks.Applied().Digest,
@@ -261,7 +264,8 @@ func (s *Server) connectGate(home localapi.Home, none bailey.Runner, c gate.Conf
 	s.open = s.pins.Beside(wrap.NewWorks(none, home.Caches(), func(bailey.SessionID) bool { return false }))
 	// Each version of a program has a pin of its own, so toolchains are found first.
 	c.Runners = map[pack.Isolation]bailey.Runner{pack.Jail: toolchain.NewRunner(s.pins, s.finder), pack.Open: s.open,
-		pack.Agent: gate.Own{}, pack.Host: s.hosts.newHostRunner(), pack.Sandbox: newSandboxRunner(home)}
+		pack.Agent: gate.Own{}, pack.Host: s.hosts.newHostRunner(), pack.Sandbox: newSandboxRunner(home),
+		pack.Model: modelproxy.Runner{Proxy: func() *modelproxy.Proxy { return s.model }}}
 	if s.Gate, err = gate.New(c); err != nil {
 		return err
 	}
@@ -269,7 +273,7 @@ func (s *Server) connectGate(home localapi.Home, none bailey.Runner, c gate.Conf
 	s.kill.Gate = s.Gate
 	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.kill, Note: s.scribe.recordEvent, Log: s.Log})
 	s.closeAtEnd("limit", func() error { s.limit.Close(); return nil })
-	return nil
+	return s.openModel()
 }
 
 // OpenJail returns the source of cages, for the gateway and for commands such as `jail run` in their own process.
@@ -422,9 +426,9 @@ func (d mcpBackend) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
 	var tools []mcp.Tool
 	for _, m := range d.s.shelf.Present() {
 		// agents have their own tools for the capabilities of [pack.Agent]
-		if m.Isolation == pack.Agent || rules.Never(m.ID, p.Agent) || d.s.agents.Allows(p, m.ID) != nil ||
-			m.Isolation == pack.Host && !d.s.hosts.hasPrepared() || m.Isolation == pack.Sandbox && !hostapi.Installed() ||
-			d.s.hasMissingService(m) {
+		if m.Isolation == pack.Agent || m.Isolation == pack.Model || rules.Never(m.ID, p.Agent) ||
+			d.s.agents.Allows(p, m.ID) != nil || m.Isolation == pack.Host && !d.s.hosts.hasPrepared() ||
+			m.Isolation == pack.Sandbox && !hostapi.Installed() || d.s.hasMissingService(m) {
 			continue
 		}
 		tools = append(tools, mcp.Tool{

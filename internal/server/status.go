@@ -233,10 +233,12 @@ func (s *Server) rememberBudgets(ctx context.Context) error {
 			if f.After = r.Seq; o == nil || o.Executed != nil && !*o.Executed {
 				continue
 			}
+			input, output := o.Model.Tokens()
 			s.budgets.Remember(bailey.Request{Capability: in.Capability,
 				Principal: bailey.Principal{Agent: in.Agent, Person: in.Person}}, in.StartedAt,
 				gate.Use{Wall: time.Duration(o.RanMillis) * time.Millisecond,
-					CPU: time.Duration(o.CPUMillis) * time.Millisecond, Output: o.StdoutBytes + o.StderrBytes})
+					CPU: time.Duration(o.CPUMillis) * time.Millisecond, Output: o.StdoutBytes + o.StderrBytes,
+					InputTokens: input, OutputTokens: output})
 		}
 		if !page.More {
 			return nil

@@ -43,6 +43,7 @@ type Contents struct {
 	Notify    Notify     `json:"notify,omitzero"`
 	Network   Network    `json:"network,omitzero"` // network access beyond the manifests
 	Agents    AgentRules `json:"agents,omitzero"`  // which agents may call
+	Model     Model      `json:"model,omitzero"`   // the model proxy
 }
 
 // Recorded returns the contents without the examples of the redaction. The ledger does not record the URL of the
@@ -80,6 +81,7 @@ func ParseSettings(text []byte) (Contents, error) {
 		"approvers":     storeIn(&c.Approvers, r.readApprovers),
 		"broker":        storeIn(&c.Broker, r.readBroker),
 		"network":       storeIn(&c.Network, r.readNetwork),
+		"model":         storeIn(&c.Model, r.readModel),
 		"agents": func(n ast.Node) {
 			r.readKeys(n, "part of agents", strictyaml.Fields{
 				"required": r.boolField("required", &c.Agents.Required),

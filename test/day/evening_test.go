@@ -61,6 +61,13 @@ func (d *day) evening() {
 			}
 			continue
 		}
+		// agents send requests of their own to their models, for example for titles
+		if r.Intent.Capability == "model.request" {
+			if r.Outcome.Outcome != "ok" && r.Outcome.Outcome != "killed" {
+				d.t.Errorf("%s: a request to a model ended as %s", row.ID, r.Outcome.Outcome)
+			}
+			continue
+		}
 		d.complete(row.ID, r)
 		if limit := fmt.Sprint(r.Intent.Input["limit"]); strings.HasPrefix(limit, "1") {
 			seen[limit]++

@@ -32,7 +32,7 @@ func (d *day) walled() {
 
 	m := newModel(d.t)
 	settings := filepath.Join(u.home, ".bailey", "settings.yaml")
-	u.write(settings, u.must(u.home, "cat", settings)+"network:\n  endpoints:\n    - to: "+strings.TrimPrefix(m.url, "http://")+"\n      private: true\n      plain: true\n      for: [wrap]\n")
+	u.write(settings, u.must(u.home, "cat", settings)+"network:\n  endpoints:\n    - to: "+strings.TrimPrefix(m.url, "http://")+"\n      private: true\n      plain: true\n      for: [wrap]\nmodel:\n  wrap: true\n")
 	u.must(u.project, "env", "BAILEY_OPERATOR=1", "bailey", "init", "--apply", "--yes")
 	u.must(work, "env", "BAILEY_OPERATOR=1", "bailey", "init", "--yes", work)
 
@@ -72,6 +72,9 @@ func (d *day) walled() {
 	}
 	if out := u.must(u.project, "bailey", "wrap", "--log"); !strings.Contains(out, "evil.example:443") {
 		d.t.Errorf("what the agent was refused is not told: %s", out)
+	}
+	if out := u.must(u.project, "bailey", "model", "log"); strings.Count(out, " ok ") < 8 {
+		d.t.Errorf("the requests to the model have no receipts: %s", out)
 	}
 	d.want = append(d.want, "ok") // git.log over the socket for calls
 }

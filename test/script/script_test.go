@@ -75,7 +75,7 @@ func TestScripts(t *testing.T) {
 		Setup: setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"json": jsonField, "same": sameField, "kill9": signals(syscall.SIGKILL), "freeze": signals(syscall.SIGSTOP), "thaw": signals(syscall.SIGCONT), "wait-for": waitFor, "fifo": fifo, "torn": torn, "chown": chown, "exits": exits, "session": session, "forge": forge,
-			"certificate": certificate, "page": page, "speaks": speaks, "card": insertCard, "receiver": startReceiver,
+			"certificate": certificate, "page": page, "speaks": speaks, "card": insertCard, "receiver": startReceiver, "provider": startProvider,
 		},
 		Condition: func(cond string) (bool, error) {
 			if name, ok := strings.CutPrefix(cond, "has:"); ok {

@@ -43,6 +43,7 @@ type agentRun struct {
 	state   wrap.State
 	run     *wrap.Run
 	network settings.Network
+	through settings.Model // whether, and with which keys, requests to the model pass the model proxy
 	written []string // workspaces of the home
 	secret  []string // NAME=value
 	job     bailey.Job
@@ -103,7 +104,7 @@ func (w *agentRun) findAgent(ctx context.Context, argv []string) (err error) {
 	if err != nil {
 		return err
 	}
-	w.network, w.written = st.Applied.Network, st.Applied.Workspaces
+	w.network, w.written, w.through = st.Applied.Network, st.Applied.Workspaces, st.Applied.Model
 	top, err := workRoot()
 	if err != nil {
 		return err
@@ -184,9 +185,10 @@ func (w *agentRun) allowedEndpoints() (list []bailey.Endpoint, err error) {
 	for _, e := range named {
 		add(e)
 	}
+	list = w.markModels(list)
 	w.model, w.named = nil, nil
 	for _, e := range list {
-		if slices.Contains(named, e) {
+		if slices.ContainsFunc(named, func(o bailey.Endpoint) bool { return o.String() == e.String() }) {
 			w.named = append(w.named, e.String())
 		} else {
 			w.model = append(w.model, e.String())
@@ -274,7 +276,7 @@ func (w *agentRun) planJob(ctx context.Context, home string, argv []string) (err
 	if err != nil {
 		return err
 	}
-	w.secret = append(secret, named...)
+	w.secret = append(w.withoutModelKeys(secret), named...)
 	for _, v := range w.secret {
 		name, _, _ := strings.Cut(v, "=")
 		j.EnvNames = append(j.EnvNames, name)
@@ -538,7 +540,9 @@ type agentProxy struct {
 
 // openProxy creates the wallWay. The bearer token stays outside.
 func (w *agentRun) openProxy(begun apitype.WrapBegun, r *refusals) (bailey.Way, error) {
-	world := egress.WayConfig{Config: egress.Config{Limits: egress.Limits{Total: 1 << 30, Bytes: 1 << 50,
+	client := *w.client
+	client.Session = begun.Bearer
+	world := egress.WayConfig{Config: egress.Config{Through: w.modelTransports(&client), Limits: egress.Limits{Total: 1 << 30, Bytes: 1 << 50,
 		Events: 10_000},
 		Event: func(e bailey.EgressEvent) {
 			if e.Kind == bailey.EgressRefused || e.Kind == bailey.EgressMisused {
@@ -550,8 +554,6 @@ func (w *agentRun) openProxy(begun apitype.WrapBegun, r *refusals) (bailey.Way, 
 	if err != nil {
 		return nil, err
 	}
-	client := *w.client
-	client.Session = begun.Bearer
 	return agentProxy{way, &gateway.Inner{Client: &client, Dir: w.project.Path, Judged: agenthook.Verdict{Silent: true}, Refused: func(reason string) {
 		r.addRefusal(apitype.Refusal{At: time.Now().UTC(), Kind: "call", Reason: reason})
 	}}}, nil

@@ -174,8 +174,11 @@ type Spending struct {
 	Wall   time.Duration `json:"wall"`
 	CPU    time.Duration `json:"cpu"`
 	Output int64         `json:"output"`
-	Spent  string        `json:"spent,omitempty"` // the limit that is reached
-	Limit  bailey.Budget `json:"limit"`
+	// Tokens of models, see [bailey.ModelUse.Tokens].
+	InputTokens  int64         `json:"inputTokens,omitempty"`
+	OutputTokens int64         `json:"outputTokens,omitempty"`
+	Spent        string        `json:"spent,omitempty"` // the limit that is reached
+	Limit        bailey.Budget `json:"limit"`
 }
 
 // DigestOf returns the SHA-256 of text, in hex.

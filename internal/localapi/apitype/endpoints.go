@@ -107,6 +107,7 @@ var (
 	// receipts
 	ListReceipts  = localapi.NewQuery[receipts.Filter, ReceiptList]("receipts")
 	ListRecords   = localapi.NewQuery[receipts.Filter, receipts.Page]("records")
+	ShowModel     = localapi.NewQuery[localapi.None, ModelStatus]("model-status")
 	ShowReceipt   = localapi.NewQuery[ID, ShownReceipt]("receipt")
 	ForgetReceipt = localapi.NewCommand[ID, receipts.Forgotten]("forget")
 

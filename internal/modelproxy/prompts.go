@@ -1,0 +1,80 @@
+package modelproxy
+
+import (
+	"context"
+	"maps"
+
+	"bailey"
+	"bailey/internal/modelwire"
+)
+
+// blockedPrompt stands in the history of a conversation for a prompt that a hook blocked.
+const blockedPrompt = "(a hook of Bailey blocked this prompt)"
+
+// maxPrompts limits the changed prompts of a session.
+const maxPrompts = 10_000
+
+// askHooks passes a new prompt to the hooks of its event. If they refuse it, the call is made all the same and refused, so
+// that it has a receipt. A client sends its history again with each request, in its own words, so what the hooks made of
+// earlier prompts is put in their places each time.
+func (x *exchange) askHooks(ctx context.Context, from bailey.Call) error {
+	prompt, changed := x.sum.LastPrompt, ""
+	if prompt != "" && x.endpoint.Operation == modelwire.Generate {
+		if changed, x.refused = x.p.Prompt(ctx, from, prompt); x.refused != nil {
+			changed = blockedPrompt
+		}
+		if changed != prompt && !x.p.keepPrompt(x.session, prompt, changed) && x.refused == nil {
+			x.refused = bailey.Denied.Errorf("start a new session", "hooks changed %d prompts of this session, the maximum", maxPrompts)
+		}
+	}
+	found, err := x.replacePrompts(prompt)
+	if err == nil && changed != "" && changed != prompt && !found && x.refused == nil {
+		x.refused = bailey.Denied.New("a hook changed the prompt, which has several parts",
+			"change the hook: it can only block such a prompt")
+	}
+	return err
+}
+
+// replacePrompts puts what the hooks made of prompts into their places. It reports whether the newest one was replaced.
+func (x *exchange) replacePrompts(newest string) (found bool, err error) {
+	prompts := x.p.promptsOf(x.session)
+	if len(prompts) == 0 {
+		return false, nil
+	}
+	body, _, err := modelwire.Edit(x.endpoint, x.body, func(where modelwire.Where, text string) string {
+		changed, ok := prompts[text]
+		if !ok || where.Kind != modelwire.User {
+			return text
+		}
+		found = found || text == newest
+		return changed
+	})
+	if err != nil {
+		return false, refuseWith(statusOfDecode(err), err)
+	}
+	x.body = body
+	return found, nil
+}
+
+// keepPrompt records what hooks made of a prompt. It returns false if there are too many.
+func (p *Proxy) keepPrompt(id bailey.SessionID, prompt, changed string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.prompts[id]
+	if all == nil {
+		all = map[string]string{}
+		p.prompts[id] = all
+	}
+	if _, known := all[prompt]; !known && len(all) >= maxPrompts {
+		return false
+	}
+	all[prompt] = changed
+	return true
+}
+
+// promptsOf returns what hooks made of the prompts of a session.
+func (p *Proxy) promptsOf(id bailey.SessionID) map[string]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.prompts[id])
+}

@@ -1,0 +1,105 @@
+package settings
+
+import (
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"bailey/internal/strictyaml"
+)
+
+// Model says how the model proxy reaches providers. The zero value reaches the usual providers with the keys of the
+// clients, and only for agents in the agent jail.
+type Model struct {
+	Providers []Provider `json:"providers,omitempty"`
+	// Wrap sends the requests of agents in the agent jail to their models through the proxy.
+	Wrap bool `json:"wrap,omitempty"`
+
+	// Restores has categories of secrets that are restored in the file inputs of the agent's own tools. Addresses and names
+	// of hosts always are.
+	Restores []string `json:"restores,omitempty"`
+}
+
+// Provider is the API of a model, and the key for it.
+type Provider struct {
+	Name    string `json:"name"`              // anthropic, openai or gemini: the dialect that is spoken
+	URL     string `json:"url,omitempty"`     // "": the usual one
+	KeyFile string `json:"keyFile,omitempty"` // a file with the key
+	Lease   string `json:"lease,omitempty"`   // the broker's name for the key
+}
+
+// Limits of the setting model.
+const (
+	maxRestores = 32
+	maxKeyPath  = 4096
+)
+
+// ModelProviders lists the providers that the model proxy knows, with their usual URLs.
+func ModelProviders() map[string]string {
+	return map[string]string{"anthropic": "https://api.anthropic.com", "openai": "https://api.openai.com",
+		"gemini": "https://generativelanguage.googleapis.com"}
+}
+
+func (r reader) readModel(n ast.Node) (m Model) {
+	r.readKeys(n, "part of model", strictyaml.Fields{
+		"providers": storeIn(&m.Providers, r.readProviders),
+		"wrap":      r.boolField("wrap", &m.Wrap),
+		"restores":  storeIn(&m.Restores, r.readRestores),
+	})
+	return m
+}
+
+func (r reader) readProviders(n ast.Node) (list []Provider) {
+	for _, item := range r.readItems(n, "providers must be a list") {
+		var p Provider
+		r.readKeys(item, "part of a provider", strictyaml.Fields{
+			"name":    r.wordField(maxRole, &p.Name),
+			"url":     storeIn(&p.URL, r.readProviderURL),
+			"keyFile": r.wordField(maxKeyPath, &p.KeyFile),
+			"lease":   r.wordField(maxRole, &p.Lease),
+		})
+		known := ModelProviders()
+		switch {
+		case known[p.Name] == "":
+			r.AddFault(item, "a provider needs name: anthropic, openai or gemini")
+		case slices.ContainsFunc(list, func(o Provider) bool { return o.Name == p.Name }):
+			r.AddFault(item, "the provider %s is named twice", p.Name)
+		case p.KeyFile != "" && p.Lease != "":
+			r.AddFault(item, "a provider has one key: keyFile, or lease, the broker's name for it")
+		case p.KeyFile != "" && (!filepath.IsAbs(p.KeyFile) || filepath.Clean(p.KeyFile) != p.KeyFile):
+			r.AddFault(item, "keyFile must be an absolute, clean path")
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// readProviderURL reads the base of a provider's API. Without TLS it must be on this machine: a key is sent to it.
+func (r reader) readProviderURL(n ast.Node) string {
+	text := r.readWord(n, maxWord)
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
+	case u.Scheme == "https":
+		return "https://" + u.Host
+	case u.Scheme == "http" && slices.Contains([]string{"127.0.0.1", "::1", "localhost"}, u.Hostname()):
+		return "http://" + u.Host
+	}
+	r.AddFault(n, "url must be https://host[:port], or http:// and a loopback address; a path comes from the client")
+	return ""
+}
+
+func (r reader) readRestores(n ast.Node) (list []string) {
+	for _, item := range r.readItems(n, "restores must be a list of categories, for example PASSWORD") {
+		word := r.readWord(item, maxRole)
+		if len(list) == maxRestores || slices.Contains(list, word) ||
+			strings.Trim(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" {
+			r.AddFault(item, "restores must have categories in upper case, each once, at most %d", maxRestores)
+		}
+		list = append(list, word)
+	}
+	return list
+}
