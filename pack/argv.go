@@ -619,3 +619,6 @@ func Near(list []*Capability, argv []string) (near []*Capability) {
 	}
 	return slices.Clip(near[:min(len(near), maxNear)])
 }
+
+// CwdInput returns the input that names the working directory of the tool, or "".
+func (m *Capability) CwdInput() string { return m.spec.Backend.CwdFromInput }

@@ -91,8 +91,10 @@ type plannedCall struct {
 	instead *plannedCall // the call to ask about if no rule covers this one
 	shimmed string       // if set: the gate runs the call, if this source text of a command is started by the shim
 	changes bool         // with shimmed: the call can change files of the workspace
-	of      string       // source text of the command
-	opens   bool         // the shell or a program outside of a cage opens a file by a name of the line
+	// with shimmed: if rules ask about the call, the agent asks its user about instead, which does not need the jail
+	asksAgent bool
+	of        string // source text of the command
+	opens     bool   // the shell or a program outside of a cage opens a file by a name of the line
 }
 
 // Judge decides an event. from identifies the caller.
@@ -152,6 +154,11 @@ func (c Config) askGate(ctx context.Context, from bailey.Call, p plannedCall, e 
 	}
 	if res.Err != nil {
 		v.Effect = bailey.Deny
+	}
+	if p.asksAgent && v.Effect == bailey.Ask {
+		general := c.askGate(ctx, from, *p.instead, e)
+		general.Receipts = append(v.Receipts, general.Receipts...)
+		return general
 	}
 	if p.shimmed != "" && v.Effect != bailey.Deny {
 		v.shims, v.Reason = []string{p.shimmed}, v.Reason+"; the gate runs it in its jail"

@@ -1,6 +1,7 @@
 package agenthook
 
 import (
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -10,8 +11,10 @@ import (
 
 // plainUse is the use of a program whose whole effect are the files that it opens.
 type plainUse struct {
-	paths  []string
-	writes bool
+	paths   []string
+	writes  bool
+	written []string // paths that are written in any case
+	inPlace bool     // each path is replaced by a new file, also if it is a link
 }
 
 // plainProgram is a program without options that take a value or have another effect than the files that it opens.
@@ -30,14 +33,29 @@ var plainPrograms = map[string]plainProgram{
 	"tr":       {options: []string{"-d", "-s", "-c", "-cd", "-ds"}, names: true},
 	"tac":      {},
 	"nl":       {},
+	"sleep":    {names: true},
+	"test":     {options: fileTests},
 	"sort":     {options: []string{"-u", "-r", "-n", "-h", "-V", "-rn", "-nr", "-ru", "-un", "-rh", "-hr", "-f"}},
 }
+
+// fileTests are the options of test that ask about a file or a text.
+var fileTests = []string{"-f", "-d", "-e", "-s", "-x", "-r", "-w", "-L", "-h", "-z", "-n"}
+
+// versionPrograms lists programs that only print their version with --version, wherever they are started.
+var versionPrograms = []string{"node", "python", "python3", "gcc", "clang", "ruby", "curl", "jq", "rg", "bash"}
 
 // translatePlain returns the files that a command opens, if that is its whole effect. The caller must know that the
 // words are literal.
 func translatePlain(words []string) (use plainUse, ok bool) {
-	if words[0] == "sed" {
+	switch {
+	case words[0] == "sed":
 		return translateSed(words[1:])
+	case words[0] == "cp":
+		return translateCopy(words[1:])
+	case words[0] == "date": // another operand would set the clock
+		return use, len(words) == 1 || len(words) == 2 && (words[1] == "-u" || strings.HasPrefix(words[1], "+"))
+	case len(words) == 2 && words[1] == "--version" && slices.Contains(versionPrograms, words[0]):
+		return use, true
 	}
 	p, ok := plainPrograms[words[0]]
 	if !ok {
@@ -66,9 +84,20 @@ func (p plainProgram) checkPaths(use plainUse) (plainUse, bool) {
 	return use, !p.writes || len(use.paths) > 0
 }
 
+// translateCopy accepts cp with two files. The second one may be a directory, which then gets a file.
+func translateCopy(words []string) (use plainUse, ok bool) {
+	if len(words) != 2 || strings.HasPrefix(words[0], "-") || strings.HasPrefix(words[1], "-") || words[0] == "" || words[1] == "" {
+		return use, false
+	}
+	return plainUse{paths: words[:1], written: []string{words[1], words[1] + "/" + filepath.Base(words[0])}}, true
+}
+
 // translateSed accepts sed -n with a script that only prints lines by their numbers: other commands of sed write files
 // and start programs.
 func translateSed(words []string) (use plainUse, ok bool) {
+	if len(words) > 2 && words[0] == "-i" && isReplacement(words[1]) {
+		use.inPlace, words = true, append([]string{"-n", "p"}, words[2:]...)
+	}
 	if len(words) < 2 || words[0] != "-n" || words[1] == "" ||
 		slices.ContainsFunc(strings.Split(words[1], ";"), func(one string) bool { return !printsLines(one) }) {
 		return use, false
@@ -79,7 +108,28 @@ func translateSed(words []string) (use plainUse, ok bool) {
 		}
 		use.paths = append(use.paths, w)
 	}
+	use.writes = use.inPlace
 	return use, true
+}
+
+// isReplacement reports whether a script of sed is s/…/…/ without a flag that writes a file or starts a program.
+func isReplacement(script string) bool {
+	if len(script) < 4 || script[0] != 's' || !strings.ContainsRune("/|#,:@", rune(script[1])) || strings.Contains(script, "\n") {
+		return false
+	}
+	parts, escaped := []string{""}, false
+	for _, c := range script[2:] {
+		switch {
+		case !escaped && c == rune(script[1]):
+			parts = append(parts, "")
+			continue
+		case !escaped && c == '[': // a delimiter in brackets does not end the expression
+			return false
+		}
+		escaped = !escaped && c == '\\'
+		parts[len(parts)-1] += string(c)
+	}
+	return len(parts) == 3 && strings.Trim(parts[2], "gIi0123456789") == ""
 }
 
 // printsLines reports whether a command of sed is N,Mp or a part of that.
@@ -90,10 +140,28 @@ func printsLines(one string) bool {
 	return ok && isLine(from) && isLine(strings.TrimPrefix(to, "+"))
 }
 
-// startsWith reports whether the source text of a command begins with a word, unquoted.
-func startsWith(text, word string) bool {
-	rest, ok := strings.CutPrefix(text, word)
-	return ok && (rest == "" || rest[0] == ' ') && !strings.ContainsAny(word, "/=\\'\"")
+// launchers lists programs that run their operands with the same files, directory and variables.
+var launchers = []string{"timeout", "time", "nice", "ionice", "stdbuf"}
+
+// programStart returns where the program of a command stands in its source text: at the start, or after a launcher such as
+// timeout with its plain operands. It returns -1 if the program is quoted or stands elsewhere.
+func programStart(k shellparse.Command) int {
+	if len(k.Words) == 0 || strings.ContainsAny(k.Words[0], "/=\\'\"") {
+		return -1
+	}
+	isPlain := func(r rune) bool {
+		return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("-.=", r)
+	}
+	for start := 0; ; {
+		word, _, more := strings.Cut(k.Text[start:], " ")
+		switch {
+		case word == k.Words[0]:
+			return start
+		case !more, start == 0 && !slices.Contains(launchers, word), strings.ContainsFunc(word, func(r rune) bool { return !isPlain(r) }):
+			return -1
+		}
+		start += len(word) + 1
+	}
 }
 
 // shimLine returns a command line in which the shim starts some of the commands. It returns false unless the shell
@@ -106,10 +174,15 @@ func shimLine(line, home, shim string, commands []string) (string, bool) {
 	quoted := commandText(shellparse.Command{Words: []string{shim}})
 	changed := line
 	for _, text := range commands {
-		if strings.Count(changed, text) != 1 {
+		at := slices.IndexFunc(old, func(k shellparse.Command) bool { return k.Text == text })
+		if at < 0 || strings.Count(changed, text) != 1 {
 			return "", false
 		}
-		changed = strings.Replace(changed, text, quoted+" ./"+text, 1)
+		start := programStart(old[at])
+		if start < 0 {
+			return "", false
+		}
+		changed = strings.Replace(changed, text, text[:start]+quoted+" ./"+text[start:], 1)
 	}
 	now, err := shellparse.Parse(changed, home)
 	if err != nil || len(now) != len(old) {

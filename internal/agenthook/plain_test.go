@@ -14,7 +14,12 @@ func TestPlainPrograms(t *testing.T) {
 	y := newYard(t)
 	for line, want := range map[string]bailey.Effect{
 		"sed -n 1,20p sub/x": bailey.Allow, "sed -n '3p;5,$p' sub/x": bailey.Allow, "sed -n '10,+5p' sub/x": bailey.Allow, "git status | sed -n 5p": bailey.Allow,
-		"sed -n 1p /etc/passwd": bailey.Deny, "sed -i s/a/b/ x": bailey.Ask, "sed -n 1p x -i": bailey.Ask, "sed -n '1w out' x": bailey.Ask, "sed -n '1e id' x": bailey.Ask,
+		"sed -n 1p /etc/passwd": bailey.Deny, "sed -i s/a/b/ sub/x": bailey.Allow, "sed -i 's|a/b|c&\\||g' sub/x sub/y": bailey.Allow, "sed -i s/a/b/w x": bailey.Ask, "sed -i s/a/id/e x": bailey.Ask, "sed -i s/a/b/ ../x": bailey.Deny,
+		"sed -i 's/a/b/;w out' x": bailey.Ask, "sed -i 's/[/]/b/w x/' x": bailey.Ask, "sed -i.bak s/a/b/ x": bailey.Ask, "sed -i s/a/b/ x -n": bailey.Ask, "sed -i s/a/b/ keys": bailey.Ask, "sed -i $'s/a/b/\nw x' x": bailey.Ask,
+		"sleep 1": bailey.Allow, "date": bailey.Allow, "date +%F": bailey.Allow, "date -s now": bailey.Ask, "date 0101": bailey.Ask, "test -f sub/x && git status": bailey.Allow, "test -d sub": bailey.Allow,
+		"node --version": bailey.Allow, "./node --version": bailey.Ask, "yarn --version": bailey.Ask, "test -v 'a[$(id)]'": bailey.Ask,
+		"cp sub/x sub/y": bailey.Allow, "cp sub/x /etc/y": bailey.Deny, "cp /etc/passwd x": bailey.Deny, "cp -r sub x": bailey.Ask, "cp a b c": bailey.Ask, "cp out/x y": bailey.Deny, "cp x out": bailey.Deny,
+		"cat > sub/x <<'EOF'\n$(id)\nEOF": bailey.Allow, "cat > /etc/x <<'EOF'\nx\nEOF": bailey.Deny, "cat > sub/x <<EOF\n$(id)\nEOF": bailey.Ask, "sh <<'EOF'\nid\nEOF": bailey.Ask, "sed -n 1p x -i": bailey.Ask, "sed -n '1w out' x": bailey.Ask, "sed -n '1e id' x": bailey.Ask,
 		"sed -n 1p\\;e x": bailey.Ask, "sed -n $'1p\\ne id' x": bailey.Ask, "sed s/a/b/ x": bailey.Ask, "sed -n": bailey.Ask,
 		"which go": bailey.Allow, "pwd": bailey.Allow, "mkdir -p sub/a sub/b": bailey.Allow, "mkdir /etc/x": bailey.Deny, "mkdir -m 777 x": bailey.Ask, "mkdir": bailey.Ask,
 		"touch sub/x": bailey.Allow, "touch -r /etc/passwd x": bailey.Ask, "touch -- -x": bailey.Allow, "touch out/x": bailey.Deny,
@@ -46,6 +51,13 @@ func TestShimmedLines(t *testing.T) {
 		{"npm test", shim + "npm test"},
 		{"go build ./... && go test -run 'A|B' ./x", shim + "go build ./... && " + shim + "go test -run 'A|B' ./x"},
 		{"git status", ""}, // harmless as it is
+		{"timeout 60 go test ./...", "timeout 60 " + shim + "go test ./..."},
+		{"time go build ./... 2>&1 | tail -3", "time " + shim + "go build ./... 2>&1 | tail -3"},
+		{"cd sub && timeout -k 5 1m nice go vet .", "cd sub && timeout -k 5 1m nice " + shim + "go vet ."},
+		// a change of the repository, which rules allow in the jail only
+		{"git add sub", shim + "git add sub"},
+		{"git add -A && git stash push -m 'a b'", shim + "git add -A && " + shim + "git stash push -m 'a b'"},
+		{"git switch -c topic && git status", shim + "git switch -c topic && git status"},
 		{"git status && go vet . > sub/out", "git status && " + shim + "go vet . > sub/out"},
 	} {
 		if v := y.judgeShimmed(c.line); v.Effect != bailey.Allow || v.Line != c.want {
@@ -54,7 +66,7 @@ func TestShimmedLines(t *testing.T) {
 	}
 	for _, line := range []string{
 		"'go' test ./...", "A=1 go test", "sudo go test", "go test $x", "./go test", "go test; go test", "echo 'go vet' && go vet", "for i in a; do go vet; done",
-		"go test -exec ./x ./...", "go vet &", "go test ./... && ./x",
+		"go test -exec ./x ./...", "go vet &", "go test ./... && ./x", "timeout 9 'go' vet", "timeout $x go vet", "./timeout 9 go vet",
 	} {
 		if v := y.judgeShimmed(line); v.Effect != bailey.Ask || v.Line != "" && line != "go test ./... && ./x" {
 			t.Errorf("%s: %s %q (%s)", line, v.Effect, v.Line, v.Reason)

@@ -2,6 +2,7 @@ package agenthook
 
 import (
 	"cmp"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -87,7 +88,11 @@ func (c Config) translateCommand(k shellparse.Command, e Event) (parts []planned
 			file(path, false, gitOpens)
 		}
 	}
-	if plain, ok := translatePlain(k.Words); ok {
+	plain, ok := translatePlain(k.Words)
+	if ok && !(plain.inPlace && slices.ContainsFunc(plain.paths, func(p string) bool { return isLink(absoluteLinks(dir, p)) })) {
+		for _, path := range plain.written {
+			file(path, true, programOpens)
+		}
 		for _, path := range plain.paths {
 			file(path, plain.writes, programOpens)
 		}
@@ -100,31 +105,67 @@ func (c Config) translateCommand(k shellparse.Command, e Event) (parts []planned
 		m := slices.MaxFunc(found, func(a, b pack.Meaning) int {
 			return cmp.Compare(a.SideEffect.Rank(), b.SideEffect.Rank())
 		})
-		// In a cage, the tool holds only what it is lent and runs only the programs there; outside, it has all rights
-		// of the user.
-		if len(m.Wants()) > 0 || len(m.Waivers()) > 0 || m.CagedLines() {
-			if len(found) == 1 && len(m.Inputs) == 1 && e.Shim != "" && startsWith(k.Text, k.Words[0]) {
-				return append(parts, plannedCall{id: m.ID, dir: dir, input: m.Inputs[0], instead: &whole, shimmed: k.Text,
-					of: k.Text, changes: m.SideEffect.Rank() > pack.ReadOnly.Rank()})
-			}
-			return append(parts, whole)
-		}
-		for _, in := range m.Inputs {
-			for _, path := range m.Subpaths(in) { // outside of a cage, a link there may lead anywhere
-				file(path, m.Writes(), programOpens)
-			}
-			opens := false
-			for _, p := range m.PathInputs() { // resolve as the shell's child will: links before ".."
-				if v, ok := in[p.Name].(string); ok {
-					in[p.Name] = resolvePath(dir, v)
-					opens = opens || in[p.Name] != dir
-				}
-			}
-			parts = append(parts, plannedCall{id: m.ID, dir: start, input: in, instead: &whole, of: k.Text, opens: opens})
-		}
-		return parts
+		return append(parts, translateMeaning(found, m, k, e, dir, whole)...)
 	}
 	return append(parts, whole)
+}
+
+// translateMeaning translates a command with the meaning m into calls. If the shim can start the command and the call can
+// change something, the call runs in its jail, as rules demand of changes. Otherwise the tool runs outside of a cage.
+func translateMeaning(found []pack.Meaning, m pack.Meaning, k shellparse.Command, e Event, dir string,
+	whole plannedCall) (parts []plannedCall) {
+	changes := m.SideEffect.Rank() > pack.ReadOnly.Rank()
+	jailed := plannedCall{id: m.ID, dir: dir, shimmed: k.Text, instead: &whole, of: k.Text, changes: changes}
+	canShim := len(found) == 1 && len(m.Inputs) == 1 && e.Shim != "" && programStart(k) >= 0
+	if canShim {
+		jailed.input = maps.Clone(m.Inputs[0])
+	}
+	// In a cage, the tool holds only what it is lent and runs only the programs there; outside, it has all rights of the
+	// user.
+	if len(m.Wants()) > 0 || len(m.Waivers()) > 0 || m.CagedLines() {
+		if canShim {
+			return []plannedCall{jailed}
+		}
+		return []plannedCall{whole}
+	}
+	file := func(path string, writes bool) {
+		p := plannedCall{id: read, dir: e.Dir, input: map[string]any{"path": resolvePath(dir, path)}, about: programOpens,
+			of: k.Text, opens: true}
+		if writes {
+			p.id, p.input = write, writeInput(resolvePath(dir, path))
+		}
+		parts = append(parts, p)
+	}
+	for _, in := range m.Inputs {
+		for _, path := range m.Subpaths(in) { // outside of a cage, a link there may lead anywhere
+			file(path, m.Writes())
+		}
+		opens := false
+		for _, p := range m.PathInputs() { // resolve as the shell's child will: links before ".."
+			if v, ok := in[p.Name].(string); ok {
+				in[p.Name] = resolvePath(dir, v)
+				opens = opens || in[p.Name] != dir
+			}
+		}
+		parts = append(parts, plannedCall{id: m.ID, dir: e.Dir, input: in, instead: &whole, of: k.Text, opens: opens})
+	}
+	if !changes || !canShim {
+		return parts
+	}
+	own := parts[len(parts)-1]
+	for i := range parts[:len(parts)-1] { // the paths count in any case, but only the tool in the jail opens them
+		parts[i].opens = false
+	}
+	if jailed.asksAgent = true; len(parts) == 1 {
+		jailed.instead = &own
+	}
+	parts[len(parts)-1] = jailed
+	return parts
+}
+
+func isLink(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode()&os.ModeSymlink != 0
 }
 
 // bareRepoReason returns why git might accept dir, or a parent directory, as a repository although it has no .git. Git recognises

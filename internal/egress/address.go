@@ -99,11 +99,11 @@ func (p *Proxy) refuseLocal(t Target, e *entry, a netip.Addr) *Refusal {
 	}
 	own, err := p.own()
 	if err != nil {
-		return deniedRefusal(fmt.Sprintf("egress to %s is not allowed: the addresses of this machine cannot be read (%v)", t, err), "set private: true in settings.yaml for "+e.String()+", under network")
+		return deniedRefusal(fmt.Sprintf("egress to %s is not allowed: the addresses of this machine cannot be read (%v)", t, err), privateHint(e))
 	}
 	a = a.WithZone("").Unmap()
 	if slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Contains(a) }) {
-		return deniedRefusal(fmt.Sprintf("egress to %s is not allowed: its address %s belongs to this machine or to a network that it is part of", t, a), "set private: true in settings.yaml for "+e.String()+", under network")
+		return deniedRefusal(fmt.Sprintf("egress to %s is not allowed: its address %s belongs to this machine or to a network that it is part of", t, a), privateHint(e))
 	}
 	return nil
 }

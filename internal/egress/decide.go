@@ -147,7 +147,7 @@ func (e *entry) checkEntry() error {
 			"leave it out")
 	case what != "" && !e.Private:
 		return invalidError(fmt.Sprintf("egress %s is %s", e, what),
-			"set private: true for it in settings.yaml, under network")
+			privateHint(e))
 	case e.Plain && e.Inspect:
 		return invalidError("egress "+e.String()+" is both plain and inspected", "remove one of them")
 	}
@@ -235,9 +235,15 @@ func judgeAddress(t Target, e *entry, a netip.Addr) *Refusal {
 			"lend the tool a credential instead")
 	case what != "" && !e.Private:
 		return deniedRefusal(fmt.Sprintf("egress to %s is not allowed: its address %s is %s", t, a, what),
-			"set private: true in settings.yaml for "+e.String()+", under network")
+			privateHint(e))
 	}
 	return nil
+}
+
+// privateHint returns the lines of the settings that allow private addresses.
+func privateHint(e *entry) string {
+	return "set private: true in settings.yaml, as network: {endpoints: [{to: " + strconv.Quote(e.String()) +
+		", private: true}]}, and run bailey init --apply"
 }
 
 // Refusal is the reason why a target was refused, as text for an agent.

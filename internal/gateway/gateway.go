@@ -42,7 +42,7 @@ type Config struct {
 	// MCP serves MCP on a connection until it ends.
 	MCP func(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error
 	// Means maps a tool's arguments to exactly one call.
-	Means func(argv []string) (Meant, error)
+	Means func(argv []string, dir string) (Meant, error)
 	// Web serves HTTP. If it is nil, HTTP is not served. Model does the same for clients of models.
 	Web, Model Web
 	// Begin is called before an MCP connection is served, or before the first call or connection of a session with a

@@ -94,7 +94,7 @@ func start(t *testing.T, set func(*Config)) (*echoGate, *localapi.Client, chan e
 			return err
 		},
 		Note:  func(context.Context, string, any) error { return nil },
-		Means: func([]string) (Meant, error) { return Meant{}, errors.New("no words mean anything here") },
+		Means: func([]string, string) (Meant, error) { return Meant{}, errors.New("no words mean anything here") },
 		Begin: func(context.Context, bailey.Call) error { return nil }, End: func(context.Context, bailey.Call) {},
 		Live: &Live{}, TokenRequired: func() bool { return false },
 	}

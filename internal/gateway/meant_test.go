@@ -15,7 +15,7 @@ import (
 // be refused before the gate.
 func TestOwnWords(t *testing.T) {
 	_, client, _ := start(t, func(c *Config) {
-		c.Means = func(argv []string) (Meant, error) {
+		c.Means = func(argv []string, _ string) (Meant, error) {
 			switch argv[0] {
 			case "wc":
 				return Meant{Capability: "x", Stdin: "stdin", MostStdin: 8}, nil

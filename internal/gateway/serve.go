@@ -210,7 +210,7 @@ func (g *Gateway) serveCall(ctx context.Context, cancel context.CancelCauseFunc,
 	call bailey.Call) error {
 	shim := len(q.Call.Argv) > 0
 	if shim {
-		if err := g.resolveArgv(conn, q.Call); err != nil {
+		if err := g.resolveArgv(conn, q.Call, q.Dir); err != nil {
 			return redactError(err, g.Redaction, call.Session.ID)
 		}
 	}
@@ -246,11 +246,11 @@ type Meant struct {
 }
 
 // resolveArgv fills in a call from a tool's arguments and reads the tool's standard input, if any.
-func (g *Gateway) resolveArgv(conn *peer.Conn, q *localapi.CallQuery) error {
+func (g *Gateway) resolveArgv(conn *peer.Conn, q *localapi.CallQuery, dir string) error {
 	if q.Capability != "" || q.Input != nil {
 		return bailey.Invalid.New("cannot translate this command line into a call", "")
 	}
-	m, err := g.Means(q.Argv)
+	m, err := g.Means(q.Argv, dir)
 	if err != nil {
 		return err
 	}

@@ -156,8 +156,8 @@ func shimmableTools(list []*pack.Capability) (tools []string) {
 // interactiveFlags are arguments that make tools ask a person questions, which cannot be answered in a cage.
 var interactiveFlags = []string{"-i", "-it", "-ti", "--interactive", "--edit"}
 
-// resolveArgv returns the single call that a command line means.
-func (s *Server) resolveArgv(argv []string) (gateway.Meant, error) {
+// resolveArgv returns the single call that a command line means in a directory.
+func (s *Server) resolveArgv(argv []string, dir string) (gateway.Meant, error) {
 	list := slices.DeleteFunc(s.shelf.Active(), func(m *pack.Capability) bool { return m.Isolation == pack.Agent })
 	found := pack.Meanings(list, argv)
 	switch {
@@ -174,6 +174,7 @@ func (s *Server) resolveArgv(argv []string) (gateway.Meant, error) {
 		return gateway.Meant{}, bailey.NotFound.Errorf("run them one by one",
 			"this command line is %d calls of %s", len(found[0].Inputs), found[0].ID)
 	}
+	useProject(found[0].Capability, found[0].Inputs[0], dir, s.workspaces.Written())
 	m := gateway.Meant{Capability: found[0].ID, Input: found[0].Inputs[0]}
 	if _, given := m.Input[pack.StdinInput]; !given {
 		if _, reads := found[0].Stdin(map[string]any{pack.StdinInput: ""}); reads {

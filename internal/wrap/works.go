@@ -38,6 +38,8 @@ type plannedRun struct {
 	name   string
 	before map[string]Found // by project
 	places []bailey.Place   // the writable ones, one for each project
+
+	missing []string // modules of Go that are not downloaded
 }
 
 // Plan adds the kept paths and the home to a job. It changes nothing in the project.
@@ -94,6 +96,8 @@ func (w *Works) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 			}
 			defer home.File.Close()
 			wall.Home, wall.Fetched = &home, &fetched
+			user, _ := os.UserHomeDir()
+			r.missing = chooseModules(&job, &wall, r.state.Fetched(job.Dir), user)
 		}
 	}
 	job.Wall = &wall
@@ -241,5 +245,9 @@ func (r *plannedRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Strea
 		}
 		runs = append(runs, run)
 	}
-	return r.Run.Start(ctx, lent, s)
+	exit, err = r.Run.Start(ctx, lent, s)
+	if err == nil && exit.Code != 0 {
+		explainModules(s.Stderr, r.missing)
+	}
+	return exit, err
 }

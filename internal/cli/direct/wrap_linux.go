@@ -565,7 +565,7 @@ func wayOut(e bailey.EgressEvent) string {
 	case e.Hint == "" || e.Target == "":
 		return e.Hint
 	case strings.Contains(e.Hint, "private: true"):
-		return e.Hint + ": bailey wrap --egress " + e.Target +
+		return e.Hint + "; or bailey wrap --egress " + e.Target +
 			",private, and plain if it does not use TLS; or the same in settings.yaml under network, for: [wrap]"
 	}
 	return e.Hint + ": bailey wrap --egress " + e.Target + ", or in settings.yaml under network, for: [wrap]"
