@@ -347,3 +347,35 @@ func TestCallsWithOneIndex(t *testing.T) {
 		t.Errorf("%v\n got %s\nwant %s", u.ToolNames, got, want)
 	}
 }
+
+// TestTruncatedArray checks that a text that is held back is one more element if the array ends too early.
+func TestTruncatedArray(t *testing.T) {
+	e := Endpoint{Dialect: Gemini, Operation: Generate, Array: true}
+	element := `{"candidates":[{"content":{"parts":[{"text":"%s"}],"role":"model"}}]}`
+	for _, end := range []string{"", "\n", "\n,", "\n,\r\n", "\n]", "]\n"} {
+		before, _, _ := strings.Cut(end, "]")
+		comma := map[bool]string{true: ",", false: ""}[!strings.Contains(end, ",")]
+		want := "[" + fmt.Sprintf(element, "a ") + before + comma + fmt.Sprintf(element, "[RED") + end[len(before):]
+		in := "[" + fmt.Sprintf(element, "a [RED") + end
+		for size := range len(in) {
+			if got, _ := streamInPieces(t, e, in, size+1, shower{}); got != want {
+				t.Fatalf("pieces of %d\n got %q\nwant %q", size+1, got, want)
+			}
+		}
+	}
+}
+
+// TestPairsAreWhole checks that an editor gets a surrogate pair as one character, wherever it is cut.
+func TestPairsAreWhole(t *testing.T) {
+	in := `{"a":"x\ud83d\ude00y\ud83d\u0041\ude00"}`
+	for i := range len(in) {
+		var out bytes.Buffer
+		p := newPartial(Where{}, wholeWriters(func(_ Where, s string) string { return strings.ReplaceAll(s, "😀", "smile") }), &out)
+		p.writePiece(in[:i])
+		p.writePiece(in[i:])
+		p.finishText()
+		if got := out.String(); got != `{"a":"xsmiley\ud83dA\ude00"}` {
+			t.Fatalf("cut at %d: %s", i, got)
+		}
+	}
+}
