@@ -379,3 +379,24 @@ func TestPairsAreWhole(t *testing.T) {
 		}
 	}
 }
+
+// TestBytewiseWriter checks an editor whose writer cuts its text inside characters.
+func TestBytewiseWriter(t *testing.T) {
+	var out bytes.Buffer
+	p := newPartial(Where{}, func(where Where, out io.Writer) io.WriteCloser {
+		return wholeWriters(show)(where, writerFunc(func(b []byte) {
+			for i := range b {
+				out.Write(b[i : i+1])
+			}
+		}))
+	}, &out)
+	p.writePiece(`["\u00e9 é", "é\ud83d\u00e9` + token + `é😀\ud83d\"", 1]`)
+	p.finishText()
+	if got, want := out.String(), `["\u00e9 é", "é\ud83d\u00e9hunter2é😀\ud83d\"", 1]`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+type writerFunc func([]byte)
+
+func (f writerFunc) Write(b []byte) (int, error) { f(b); return len(b), nil }
