@@ -125,10 +125,10 @@ func TestEveryByte(t *testing.T) {
 	for d, stream := range streams {
 		t.Run(string(d), func(t *testing.T) {
 			t.Parallel()
-			checkCuts(t, endpointOf(d), stream(a))
-			checkCuts(t, endpointOf(d), strange(stream(a)))
+			checkCuts(t, endpointOf(d), stream(a), 1)
+			checkCuts(t, endpointOf(d), strange(stream(a)), 7) // TestTrap18 cuts such a stream at every byte
 			if d == Gemini {
-				checkCuts(t, Endpoint{Dialect: Gemini, Operation: Generate, Array: true}, arrayOf(stream(a)))
+				checkCuts(t, Endpoint{Dialect: Gemini, Operation: Generate, Array: true}, arrayOf(stream(a)), 1)
 			}
 		})
 	}
@@ -150,7 +150,8 @@ func arrayOf(in string) string {
 	return "[" + strings.TrimPrefix(strings.TrimSpace(in), "data: ") + "\n]\n"
 }
 
-func checkCuts(t *testing.T, e Endpoint, in string) {
+// checkCuts checks a stream in pieces of several sizes, and cut once at each byte, or each so many.
+func checkCuts(t *testing.T, e Endpoint, in string, step int) {
 	t.Helper()
 	want, usage := streamInPieces(t, e, in, len(in), shower{})
 	if e.Array {
@@ -169,7 +170,7 @@ func checkCuts(t *testing.T, e Endpoint, in string) {
 	for size := 1; size < 32; size++ {
 		check(streamInPieces(t, e, in, size, shower{}))
 	}
-	for i := range len(in) {
+	for i := 0; i < len(in); i += step {
 		var out bytes.Buffer
 		s := NewStream(e, &out, shower{})
 		s.Write([]byte(in[:i]))
@@ -400,3 +401,35 @@ func TestBytewiseWriter(t *testing.T) {
 type writerFunc func([]byte)
 
 func (f writerFunc) Write(b []byte) (int, error) { f(b); return len(b), nil }
+
+// TestNoLastLine checks that a text that is held back after a last event without an end is written as an event of its
+// own.
+func TestNoLastLine(t *testing.T) {
+	delta := `data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"%s"}}`
+	for _, end := range []string{"", "\n", "\r\n"} {
+		got, _ := streamInPieces(t, endpointOf(Anthropic), fmt.Sprintf(delta, "a [RED")+end, 9, shower{})
+		if want := fmt.Sprintf(delta, "a ") + end + "\n\n" + fmt.Sprintf(delta, "[RED") + "\n\n"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	const half = `data: {"type":"content_bl`
+	got, _ := streamInPieces(t, endpointOf(Anthropic), fmt.Sprintf(delta, "a [RED")+"\n\n"+half, 9, shower{})
+	if want := fmt.Sprintf(delta, "a ") + "\n\n" + fmt.Sprintf(delta, "[RED") + "\n\n" + half; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestUsageTwice checks that counts that a stream repeats are not added.
+func TestUsageTwice(t *testing.T) {
+	for d, event := range map[Dialect]string{
+		Anthropic:       `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":3,"cache_read_input_tokens":4,"output_tokens":5}}`,
+		OpenAIResponses: `{"type":"response.completed","response":{"output":[{"type":"function_call","name":"f"}],"usage":{"input_tokens":7,"input_tokens_details":{"cached_tokens":4},"output_tokens":5}}}`,
+		OpenAIChat:      `{"choices":[],"usage":{"prompt_tokens":7,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens":5}}`,
+		Gemini:          `{"usageMetadata":{"promptTokenCount":7,"cachedContentTokenCount":4,"candidatesTokenCount":5}}`,
+	} {
+		_, u := streamInPieces(t, endpointOf(d), strings.Repeat("data: "+event+"\n\n", 2), 50, shower{})
+		if u.Input != 7 || u.Output != 5 || u.CacheRead != 4 || len(u.ToolNames) > 1 {
+			t.Errorf("%s: %+v", d, u)
+		}
+	}
+}
