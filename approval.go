@@ -243,6 +243,9 @@ type InjectWant struct {
 	Paths []string `json:"-"`
 	// Sign is [SignAWS] if requests are signed outside the cage with the secret. The digest of the manifest binds it.
 	Sign string `json:"-"`
+	// Tokens is [TokensNpm] if the secret is a file of that form and the tool gets it with placeholders for its tokens.
+	// The digest of the manifest binds it.
+	Tokens string `json:"-"`
 }
 
 // Shown returns the value of the tool's variable. If Basic is set, this is the complete header.

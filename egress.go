@@ -93,6 +93,9 @@ type Injection struct {
 // in the form of ~/.aws/credentials.
 const SignAWS = "aws"
 
+// TokensNpm is the form of an npmrc: a token for a registry is in a line of its own.
+const TokensNpm = "npmrc"
+
 // The kinds of an [EgressEvent].
 const (
 	EgressClosed  = "closed"  // an allowed connection has ended

@@ -2,6 +2,7 @@ package pack
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"regexp"
@@ -33,8 +34,9 @@ type inject struct {
 	Headers []string `json:"headers,omitempty"`
 	Query   []string `json:"query,omitempty"`
 	Basic   string   `json:"basic,omitempty"`
-	Below   string   `json:"below,omitempty"` // input of format url: the credential goes only below this address
-	Sign    string   `json:"sign,omitempty"`  // aws: requests are signed with the credential, which is a file
+	Below   string   `json:"below,omitempty"`  // input of format url: the credential goes only below this address
+	Sign    string   `json:"sign,omitempty"`   // aws: requests are signed with the credential, which is a file
+	Tokens  string   `json:"tokens,omitempty"` // npmrc: the credential is such a file, and its tokens are inserted
 }
 
 // Egress returns the destinations that the tool needs, host:port or unix:daemon, for an input that Check has typed. The
@@ -214,11 +216,14 @@ func (r *reader) injectField(at *deferredNodes, p **inject) func(ast.Node) {
 			"basic":   strictyaml.TextField(r.File, "basic", &in.Basic),
 			"below":   r.wordField("below", inputName(), &in.Below),
 			"sign":    strictyaml.TextField(r.File, "sign", &in.Sign),
+			"tokens":  strictyaml.TextField(r.File, "tokens", &in.Tokens),
 		})
 		r.requireKeys(n, "inject", seen, "to")
 		switch {
 		case seen["sign"]:
 			r.checkSigning(n, in)
+		case seen["tokens"]:
+			r.checkTokens(n, in)
 		case len(in.To) == 0 || len(in.Headers)+len(in.Query) == 0:
 			r.AddFault(n, "inject needs places, and headers or query parameters")
 		}
@@ -241,6 +246,14 @@ func (r *reader) injectField(at *deferredNodes, p **inject) func(ast.Node) {
 func (r *reader) checkSigning(n ast.Node, in *inject) {
 	if in.Sign != bailey.SignAWS || len(in.To) == 0 || len(in.Headers)+len(in.Query) > 0 || in.Basic != "" || in.Below != "" {
 		r.AddFault(n, "inject signs as sign: aws, with to, and without headers, query, basic and below")
+	}
+	in.Headers = []string{"Authorization"}
+}
+
+// checkTokens checks an injection of the tokens in a file.
+func (r *reader) checkTokens(n ast.Node, in *inject) {
+	if in.Tokens != bailey.TokensNpm || len(in.To) == 0 || len(in.Headers)+len(in.Query) > 0 || in.Basic != "" || in.Below != "" {
+		r.AddFault(n, "inject inserts tokens as tokens: npmrc, with to, and without headers, query, basic and below")
 	}
 	in.Headers = []string{"Authorization"}
 }
@@ -405,6 +418,38 @@ func SignOutside(w bailey.Want, file bailey.Secret) (inject []bailey.Injection, 
 		inject = append(inject, in)
 		p.Credentials = sigv4.Credentials{ID: in.Placeholder, Secret: "signed-outside-the-cage"}
 		text.WriteString(p.String())
+	}
+	return inject, bailey.NewSecret(text.String()), nil
+}
+
+// maxTokens limits the tokens of a file.
+const maxTokens = 16
+
+// HideTokens returns a copy of an npmrc with the tokens for the places of w alone, as placeholders, and the injections that
+// insert them at the edge of the cage. All other lines are left out: some name programs.
+func HideTokens(w bailey.Want, file bailey.Secret) (inject []bailey.Injection, shown bailey.Secret, err error) {
+	var text strings.Builder
+	for line := range strings.Lines(file.Reveal()) {
+		key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+		place, isToken := strings.CutSuffix(strings.TrimSpace(key), ":_authToken")
+		place, isPlace := strings.CutPrefix(place, "//")
+		host, path, _ := strings.Cut(place, "/")
+		at := host
+		if !strings.Contains(host, ":") {
+			at += ":443"
+		}
+		if value = strings.Trim(strings.TrimSpace(value), `"'`); !ok || !isToken || !isPlace || value == "" ||
+			strings.ContainsAny(value, "${} \t") || strings.ContainsAny(path, " \t") || !slices.Contains(w.Inject.To, at) || len(inject) == maxTokens {
+			continue
+		}
+		in := bailey.Injection{Name: w.Name, Placeholder: bailey.NewPlaceholder(), Value: bailey.NewSecret(value),
+			To: w.Inject.To, Headers: w.Inject.Headers}
+		inject = append(inject, in)
+		fmt.Fprintf(&text, "//%s:_authToken=%s\n", place, in.Placeholder)
+	}
+	if len(inject) == 0 {
+		return nil, shown, bailey.Invalid.New("the credential "+w.Name+" has no token for "+strings.Join(w.Inject.To, ", "),
+			"lend an npmrc with the line //registry.npmjs.org/:_authToken=TOKEN, without variables")
 	}
 	return inject, bailey.NewSecret(text.String()), nil
 }

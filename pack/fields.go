@@ -156,7 +156,9 @@ func (r *reader) credentialsField(p *[]credential, at *deferredNodes) func(ast.N
 			case c.Inject == nil:
 			case c.Inject.Sign != "" && !c.File:
 				r.AddFault(item, "credential %s signs requests and must be a file", c.Name)
-			case c.Inject.Sign == "" && c.File:
+			case c.Inject.Tokens != "" && !c.File:
+				r.AddFault(item, "credential %s has tokens and must be a file", c.Name)
+			case c.Inject.Sign == "" && c.Inject.Tokens == "" && c.File:
 				r.AddFault(item, "credential %s is both a file and injected, but not both", c.Name)
 			}
 			r.checkVariable(item, c.Env)

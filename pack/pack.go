@@ -139,6 +139,10 @@
 //	    env: AWS_KEYS
 //	    file: true                                # in the form of ~/.aws/credentials; the tool gets placeholders, and
 //	    inject: {to: ["*.amazonaws.com:443"], sign: aws} # its requests to these places are signed outside the cage
+//	  - name: npmrc
+//	    env: NPM_CONFIG_USERCONFIG
+//	    file: true                                # an npmrc; the tool gets its tokens for these places as placeholders, and
+//	    inject: {to: ["registry.npmjs.org:443"], tokens: npmrc} # no other line of it
 //
 // # Limits of a credential
 //
@@ -458,7 +462,7 @@ func (m *Capability) Wants() []bailey.Want {
 		}
 		if c.Inject != nil {
 			w.Inject = &bailey.InjectWant{To: slices.Clone(c.Inject.To), Headers: slices.Clone(c.Inject.Headers),
-				Query: slices.Clone(c.Inject.Query), Basic: c.Inject.Basic, Sign: c.Inject.Sign}
+				Query: slices.Clone(c.Inject.Query), Basic: c.Inject.Basic, Sign: c.Inject.Sign, Tokens: c.Inject.Tokens}
 		}
 		wants = append(wants, w)
 	}

@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/ktest"
 )
 
 // TestLifeAfterTheCall checks that a receipt has the end of each credential that stays valid after its call, and of no
 // other.
 func TestLifeAfterTheCall(t *testing.T) {
+	ktest.Long(t)
 	for name, c := range issuerCases() {
 		h, f := withIssuer(t, c)
 		lease := h.lend(loanOf("", nil, "free"))
@@ -38,6 +40,7 @@ func TestLifeAfterTheCall(t *testing.T) {
 // TestTwoCallsOneLease checks that two calls at the same time, with one entry of the table, get credentials of their own:
 // the end of one call does not end the credential of the other.
 func TestTwoCallsOneLease(t *testing.T) {
+	ktest.Long(t)
 	for name, c := range issuerCases() {
 		if !c.revocable {
 			continue // nothing ends at the end of a call

@@ -78,7 +78,12 @@ func (g *github) narrowTo(limits map[string]string) (Adapter, string, error) {
 	if limits["access"] == "read" {
 		less.permissions = map[string]string{}
 		for name := range g.permissions {
-			less.permissions[name] = "read"
+			if name != "workflows" && name != "profile" { // which have the level write alone
+				less.permissions[name] = "read"
+			}
+		}
+		if len(less.permissions) == 0 { // without any, GitHub would give all of the App's
+			less.permissions["metadata"] = "read"
 		}
 	}
 	if asked := limits["repository"]; asked != "" {

@@ -85,6 +85,26 @@ func TestNarrowGitHub(t *testing.T) {
 	}
 }
 
+// TestNarrowPermissionsWithoutRead checks that a call that reads asks for no permission that can only be written, and never for
+// an empty list, which would mean all.
+func TestNarrowPermissionsWithoutRead(t *testing.T) {
+	for permissions, want := range map[string]string{
+		"{contents: write, workflows: write}": `{"permissions":{"contents":"read"},"repositories":["web","api"]}`,
+		"{workflows: write}":                  `{"permissions":{"metadata":"read"},"repositories":["web","api"]}`,
+	} {
+		c := wideGitHub()
+		c.entry = strings.Replace(c.entry, "{contents: write, pull_requests: read}", permissions, 1)
+		h, f := withIssuer(t, c)
+		bodies := recordBodies(f, "access_tokens")
+		h.lend(limitedLoan("access=read")).Return()
+		f.mu.Lock()
+		if len(*bodies) != 1 || (*bodies)[0] != want {
+			t.Errorf("%s: %q", permissions, *bodies)
+		}
+		f.mu.Unlock()
+	}
+}
+
 // TestNarrowIsVerified checks that a broker lends only within the limits that the approved text names, and asks the
 // issuer for nothing otherwise.
 func TestNarrowIsVerified(t *testing.T) {

@@ -216,6 +216,17 @@ const fetching = `
     credentials:
       - {name: keys, env: KEYS, file: true, inject: {to: ["*.api.example:443"], sign: aws}}
     inputSchema: {type: object, properties: {}}
+  - name: tokens
+    description: ask a registry
+    backend: {type: subprocess, command: fetch, args: [registry]}
+    risk: low
+    sideEffectClass: readOnly
+    reversibility: readOnly
+    isolation: jail
+    sandboxProfile: {network: {egress: ["api.example:443"]}}
+    credentials:
+      - {name: npmrc, env: NPMRC, file: true, inject: {to: ["api.example:443"], tokens: npmrc}}
+    inputSchema: {type: object, properties: {}}
 `
 
 // promising are capabilities that declare their input and output.

@@ -17,8 +17,8 @@ func (c *callState) injectPlaceholders(wants []bailey.Want) error {
 		if w.Inject == nil {
 			continue
 		}
-		if w.Inject.Sign != "" {
-			if err := c.signOutside(w); err != nil {
+		if w.Inject.Sign != "" || w.Inject.Tokens != "" {
+			if err := c.hideInFile(w); err != nil {
 				return err
 			}
 			continue
@@ -37,13 +37,17 @@ func (c *callState) injectPlaceholders(wants []bailey.Want) error {
 	return nil
 }
 
-// signOutside replaces a lent file of keys with one whose keys are placeholders.
-func (c *callState) signOutside(w bailey.Want) error {
+// hideInFile replaces a lent file of keys or tokens with one in which placeholders stand for them.
+func (c *callState) hideInFile(w bailey.Want) error {
 	i := slices.IndexFunc(c.lease.Files, func(f bailey.LentFile) bool { return f.Env == w.Env })
 	if i < 0 || c.job.Network == nil {
 		return bailey.Internal.Errorf("", "%s was not lent in a way that hides it from the tool", w.Name)
 	}
-	inject, shown, err := pack.SignOutside(w, c.lease.Files[i].Value)
+	hide := pack.SignOutside
+	if w.Inject.Tokens != "" {
+		hide = pack.HideTokens
+	}
+	inject, shown, err := hide(w, c.lease.Files[i].Value)
 	if err != nil {
 		return err
 	}

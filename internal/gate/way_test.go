@@ -105,6 +105,33 @@ func TestKeysStayOutside(t *testing.T) {
 	}
 }
 
+// TestTokensStayOutside checks that the tool gets a placeholder for the token in a file, and that a file without a token for
+// the places of the manifest is refused.
+func TestTokensStayOutside(t *testing.T) {
+	w, in := fetch(t)
+	in.Capability, in.Input = "t.tokens", map[string]any{}
+	lend := func(text string) {
+		w.lease = bailey.Lease{IDs: []string{"l-1"}, Files: []bailey.LentFile{{Env: "NPMRC", Value: bailey.NewSecret(text)}}}
+	}
+	lend("script-shell=/bin/x\n//api.example/:_authToken=sesame\n")
+	var shown string
+	w.run = func(l bailey.Lent, _ bailey.Streams) (bailey.Exit, error) {
+		shown = l.Files[0].Value.Reveal()
+		return bailey.Exit{}, nil
+	}
+	if res := w.gate().Do(t.Context(), in); res.Err != nil || !w.happened("learn") || len(w.way.inject) != 1 {
+		t.Fatal(res.Err, w.did)
+	}
+	if i := w.way.inject[0]; i.Value.Reveal() != "sesame" || shown != "//api.example/:_authToken="+i.Placeholder+"\n" {
+		t.Errorf("%+v, the tool has %s", i, shown)
+	}
+	w.did, w.intents, w.outcomes, w.way.inject = nil, nil, nil, nil
+	lend("//other.example/:_authToken=sesame\n")
+	if res := w.gate().Do(t.Context(), in); !errors.Is(res.Err, bailey.Invalid) || res.Executed || bailey.HintOf(res.Err) == "" {
+		t.Errorf("a file without a token for the place: %v", res.Err)
+	}
+}
+
 // TestNothingRunsWithoutItsWay checks that a call does not run if its credential cannot be withheld from the tool, or
 // if its Way cannot be opened.
 func TestNothingRunsWithoutItsWay(t *testing.T) {
