@@ -68,10 +68,11 @@ func TestSandboxesGuide(t *testing.T) {
 		{words: "BAILEY_OPERATOR=1 bailey sandbox shell web --yes --json -- true", prints: []string{`{"code":0}`}},
 		{words: `grep -ho '"kind":"sandbox.enter"' "$HOME"/.bailey/ledger/*.jsonl`, prints: []string{`"kind":"sandbox.enter"`}},
 		{words: othersBox, exit: 1, prints: []string{"…theirs…", "…not found: there is no sandbox sb-…", "…there is no sandbox theirs"}},
-		{words: "bailey sandbox diff web --json", prints: []string{`…"changes":[…`}},
+		{words: "bailey sandbox exec web -- touch /etc/changed"},
+		{words: "bailey sandbox diff web --json", prints: []string{`…"changes":[{…/etc/changed…`}},
 		{words: "bailey sandbox export web --json", prints: []string{`…"ok":true…`}},
 		{words: "bailey sandbox verify web --shell --json", prints: []string{`…"verified":true…`}},
-		{words: "echo true >none.sh && bailey sandbox verify web none.sh --shell", exit: 3, prints: []string{"…exited with code 1"}},
+		{words: "echo true >none.sh && bailey sandbox verify web none.sh --shell", exit: 3, prints: []string{"still differs: file /etc/changed…", "…exited with code 1"}},
 		{words: "bailey sandbox destroy web --json", prints: []string{`…"destroyed":"sb-…`}},
 	} {
 		u.follow(t, s)

@@ -50,6 +50,11 @@ func answerCall[Answer any](ctx context.Context, a *App, call localapi.CallQuery
 	if err != nil {
 		return err
 	}
+	if reply.Result != nil && reply.Result.Stderr != "" {
+		log, done := terminal.For(a.Stderr, os.Stderr)
+		io.WriteString(log, reply.Result.Stderr)
+		done()
+	}
 	if err := a.printReply(reply); err != nil || reply.Result == nil {
 		return err
 	}

@@ -200,6 +200,9 @@ func verifyExport(ctx context.Context, r *machineRun, s bailey.Streams) (bailey.
 	exit := bailey.Exit{}
 	if !answer.Verified {
 		exit.Code = 1
+		for _, c := range answer.Remaining.Changes {
+			fmt.Fprintf(s.Stderr, "still differs: %s\n", c.Summary)
+		}
 	}
 	return exit, printJSON(s.Stdout, answer)
 }

@@ -327,7 +327,8 @@ func TestDifference(t *testing.T) {
 		t.Errorf("export: %q %q %v", r.out, r.log, r.err)
 	}
 	// the machine of the fake runs nothing, so the changes remain
-	if r := d.call("sandbox.verify", in); r.err != nil || r.exit.Code != 1 || !strings.Contains(r.out, `"verified": false`) {
+	if r := d.call("sandbox.verify", in); r.err != nil || r.exit.Code != 1 || !strings.Contains(r.out, `"verified": false`) ||
+		!strings.Contains(r.log, "still differs: file /etc/shop.conf") {
 		t.Errorf("verify: %q, exit %d, %v", r.out, r.exit.Code, r.err)
 	}
 	h.mu.Lock()
