@@ -45,14 +45,13 @@ func unreachableError(err error) error {
 	if hint == "" {
 		hint = "start bailey-host, and see its log if it ends"
 	}
-	return bailey.Unavailable.Wrap(errors.Join(err, hidden{ErrUnreachable}), ErrUnreachable.Error(), hint)
+	return bailey.Unavailable.Wrap(cutOff{err}, ErrUnreachable.Error(), hint)
 }
 
-// hidden is an error that errors.Is finds and whose text is empty.
-type hidden struct{ error }
+// cutOff wraps an error that also is ErrUnreachable.
+type cutOff struct{ error }
 
-func (h hidden) Error() string { return "" }
-func (h hidden) Unwrap() error { return h.error }
+func (c cutOff) Unwrap() []error { return []error{ErrUnreachable, c.error} }
 
 // openQuery connects and sends a query. The connection closes when ctx ends; the caller must call done.
 func (c *Client) openQuery(ctx context.Context, verb string, o Owner, request any) (conn *peer.Conn, done func(), err error) {
@@ -79,7 +78,7 @@ func lostError(ctx context.Context, err error) error {
 	if bailey.KindOf(err) == bailey.Invalid {
 		return err
 	}
-	return bailey.Unavailable.Wrap(errors.Join(err, hidden{ErrUnreachable}), "the host of sandboxes stopped during the operation",
+	return bailey.Unavailable.Wrap(cutOff{err}, "the host of sandboxes stopped during the operation",
 		"look at the sandboxes with bailey sandbox list; the operation may have been performed")
 }
 
