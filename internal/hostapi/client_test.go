@@ -63,6 +63,40 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
+// TestUnheard sends a query to a host that ends before it reads the query. The next host answers.
+func TestUnheard(t *testing.T) {
+	dir, err := os.MkdirTemp("", "bha")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	c := &Client{Socket: filepath.Join(dir, "s")}
+	l, err := peer.Listen(c.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for n := 0; ; n++ {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if n > 0 {
+				conn.ReadFrame()
+				conn.WriteJSON(localapi.FrameResult, []Sandbox{{ID: "x"}})
+			} else {
+				conn.Read(make([]byte, 1)) // the query has arrived, and the rest is not read
+			}
+			conn.Close()
+		}
+	}()
+	list, err := List.Ask(t.Context(), c, Owner{Person: "ann"}, None{})
+	if err != nil || len(list) != 1 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
 // TestErrorKept checks that an error of the host keeps its kind and its hint.
 func TestErrorKept(t *testing.T) {
 	c := serveOnce(t, func(conn *peer.Conn) {
