@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"syscall"
+	"time"
 
 	"bailey"
 	"bailey/internal/localapi"
@@ -45,14 +47,13 @@ func unreachableError(err error) error {
 	if hint == "" {
 		hint = "start bailey-host, and see its log if it ends"
 	}
-	return bailey.Unavailable.Wrap(errors.Join(err, hidden{ErrUnreachable}), ErrUnreachable.Error(), hint)
+	return bailey.Unavailable.Wrap(cutOff{err}, ErrUnreachable.Error(), hint)
 }
 
-// hidden is an error that errors.Is finds and whose text is empty.
-type hidden struct{ error }
+// cutOff wraps an error that also is ErrUnreachable.
+type cutOff struct{ error }
 
-func (h hidden) Error() string { return "" }
-func (h hidden) Unwrap() error { return h.error }
+func (c cutOff) Unwrap() []error { return []error{ErrUnreachable, c.error} }
 
 // openQuery connects and sends a query. The connection closes when ctx ends; the caller must call done.
 func (c *Client) openQuery(ctx context.Context, verb string, o Owner, request any) (conn *peer.Conn, done func(), err error) {
@@ -79,23 +80,43 @@ func lostError(ctx context.Context, err error) error {
 	if bailey.KindOf(err) == bailey.Invalid {
 		return err
 	}
-	return bailey.Unavailable.Wrap(errors.Join(err, hidden{ErrUnreachable}), "the host of sandboxes stopped during the operation",
+	return bailey.Unavailable.Wrap(cutOff{err}, "the host of sandboxes stopped during the operation",
 		"look at the sandboxes with bailey sandbox list; the operation may have been performed")
 }
 
-// Ask performs the operation for an owner.
+// Ask performs the operation for an owner. If a host that is ending did not read the query, it asks the next one.
 func (e Endpoint[Request, Answer]) Ask(ctx context.Context, c *Client, o Owner, r Request) (a Answer, err error) {
+	for range maxUnheard {
+		var unheard bool
+		if a, unheard, err = e.askOnce(ctx, c, o, r); !unheard {
+			return a, err
+		}
+		select {
+		case <-ctx.Done():
+			return a, context.Cause(ctx)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return a, err
+}
+
+// maxUnheard is how often a query is sent that no host has read.
+const maxUnheard = 50
+
+// askOnce sends the query to the host that listens now. unheard is set if the host closed the connection before it read
+// the query: then the kernel resets the connection (af_unix.c, unix_release_sock).
+func (e Endpoint[Request, Answer]) askOnce(ctx context.Context, c *Client, o Owner, r Request) (a Answer, unheard bool, err error) {
 	conn, done, err := c.openQuery(ctx, e.Verb, o, r)
 	if err != nil {
-		return a, err
+		return a, errors.Is(err, syscall.EPIPE) && ctx.Err() == nil, err
 	}
 	defer done()
 	kind, b, err := conn.ReadFrame()
 	if err != nil {
-		return a, lostError(ctx, err)
+		return a, errors.Is(err, syscall.ECONNRESET) && ctx.Err() == nil, lostError(ctx, err)
 	}
 	err = localapi.LastWord(kind, b, &a)
-	return a, err
+	return a, false, err
 }
 
 // StopHost ends the host. Its sandboxes continue to run, and the next host adopts them.

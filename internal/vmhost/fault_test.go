@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -47,7 +48,7 @@ func TestMachineEnds(t *testing.T) {
 	}()
 	eventually(t, "the command runs", func() bool { return strings.Contains(r.shell("bad", "ps"), "sleep 10000") })
 	bad := must(r, hostapi.Show, hostapi.Target{Sandbox: "bad"})
-	unix.Kill(r.host.boxes[bad.ID].machineNow().PID(), unix.SIGKILL)
+	unix.Kill(r.boxOf(bad.ID).machineNow().PID(), unix.SIGKILL)
 	if err := <-sleeping; !errors.Is(err, bailey.Unavailable) {
 		t.Error("a command whose machine was killed:", err)
 	}
@@ -76,13 +77,13 @@ func TestMachineEnds(t *testing.T) {
 // TestMachinesKilled kills every QEMU of the host in the middle of operations. They fail, say how QEMU ended, and leave nothing
 // but what was there.
 func TestMachinesKilled(t *testing.T) {
-	var at string
+	var at atomic.Value
+	at.Store("")
 	c := testConfig(t, shortDir(t))
 	c.step = func(name string) {
-		if name != at {
+		if !at.CompareAndSwap(name, "") {
 			return
 		}
-		at = ""
 		for _, pid := range holdersOf(t, string(c.Dir)) {
 			unix.Kill(pid, unix.SIGKILL)
 		}
@@ -94,9 +95,9 @@ func TestMachinesKilled(t *testing.T) {
 		{"stop", "snapshot"}, {"stop", "record stopped"}, {"destroy", "destroy machine"},
 	} {
 		(&scene{t: t}).prepare(r)
-		at = try.step
+		at.Store(try.step)
 		err := perform(t.Context(), r.host, try.operation)
-		if at != "" {
+		if at.Load() != "" {
 			t.Fatalf("%v did not occur", try)
 		}
 		survives := try.operation == "destroy" || try.step == "record stopped"
@@ -126,7 +127,6 @@ func TestFlood(t *testing.T) {
 	r := runHost(t, c)
 	defer clearHost(t, r)
 	r.newSandbox("good")
-	r.host.BootTime = 20 * time.Second
 	begun := make(chan error, 1)
 	go func() {
 		_, err := hostapi.Create.Ask(t.Context(), r.Client, ann, hostapi.CreateRequest{Name: "flood", Image: "flood", MemoryMB: 96})
@@ -196,7 +196,7 @@ func TestCorruptImages(t *testing.T) {
 	wantFiles(t, r.host, 0, 0)
 	r.newSandbox("good")
 	// A damaged warm template is made again.
-	for _, tm := range r.host.templates {
+	for _, tm := range r.host.allTemplates() {
 		tm.unloadMemory()
 		if err := os.Truncate(filepath.Join(tm.vmDir(), "memory"), 4096); err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -237,8 +238,7 @@ func TestFilesAndJobs(t *testing.T) {
 // TestOwners checks that a sandbox is visible to the agent that created it and to the person, and to nobody else, and that
 // each owner has names and a quota of its own.
 func TestOwners(t *testing.T) {
-	r := newHost(t)
-	r.host.PerOwner = 1
+	r := newHost(t, func(c *Config) { c.PerOwner = 1 })
 	s := must(r, hostapi.Create, hostapi.CreateRequest{Name: "one", Image: "agent", MemoryMB: 96})
 	for _, o := range []hostapi.Owner{{Person: "ann", Agent: "other"}, {Person: "ann"}, {Person: "bob", Agent: "coder"}, {Person: "bob", Operator: true}} {
 		list, err := hostapi.List.Ask(t.Context(), r.Client, o, hostapi.None{})
@@ -292,11 +292,11 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%+v: %v, want %s", q, err, want)
 		}
 	}
-	r.host.ReserveMB = 1 << 30
+	r = newHost(t, func(c *Config) { c.ReserveMB = 1 << 30 })
 	if _, err := hostapi.Create.Ask(t.Context(), r.Client, ann, hostapi.CreateRequest{Image: "agent"}); !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "free memory") {
 		t.Error(err)
 	}
-	r.host.ReserveMB, r.host.ReserveBytes = 1, 1<<60
+	r = newHost(t, func(c *Config) { c.ReserveBytes = 1 << 60 })
 	if _, err := hostapi.Create.Ask(t.Context(), r.Client, ann, hostapi.CreateRequest{Image: "agent"}); !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "free") {
 		t.Error(err)
 	}
@@ -306,11 +306,10 @@ func TestRefusals(t *testing.T) {
 // TestExpired checks that the janitor destroys a sandbox whose time is over, and that the host ends when it is idle.
 func TestExpired(t *testing.T) {
 	c := testConfig(t, shortDir(t))
-	c.Janitor, c.Idle = 20*time.Millisecond, time.Millisecond
-	c.Idle = time.Hour
+	c.Janitor, c.Idle = 20*time.Millisecond, time.Hour
 	r := runHost(t, c)
 	s := must(r, hostapi.Create, hostapi.CreateRequest{Image: "agent", MemoryMB: 96})
-	b := r.host.boxes[s.ID]
+	b := r.boxOf(s.ID)
 	if err := b.setRecord(false, func(r *boxRecord) { r.Expires = time.Now() }); err != nil {
 		t.Fatal(err)
 	}
@@ -415,26 +414,28 @@ func TestDisks(t *testing.T) {
 // TestImageReplaced checks that a warm template does not outlive its image.
 func TestImageReplaced(t *testing.T) {
 	c := testConfig(t, shortDir(t))
-	find, digest := c.FindImage, "old"
-	inUse := 0
+	find := c.FindImage
+	var digest atomic.Value
+	var inUse atomic.Int64
+	digest.Store("old")
 	c.FindImage = func(string) (Image, error) {
 		i, err := find("disk")
-		i.Digest, i.Release = digest, func() error { inUse--; return nil }
-		inUse++
+		i.Digest, i.Release = digest.Load().(string), func() error { inUse.Add(-1); return nil }
+		inUse.Add(1)
 		return i, err
 	}
 	r := runHost(t, c)
 	s := must(r, hostapi.Create, hostapi.CreateRequest{Image: "x", MemoryMB: 96})
 	r.host.removeTemplates(t.Context())
-	if inUse != 1 {
-		t.Errorf("a sandbox uses its image %d times", inUse)
+	if n := inUse.Load(); n != 1 {
+		t.Errorf("a sandbox uses its image %d times", n)
 	}
-	digest = "new"
+	digest.Store("new")
 	r.host.removeTemplates(t.Context())
 	wantFiles(t, r.host, 1, 1) // its clone needs it
 	must(r, hostapi.Destroy, hostapi.Target{Sandbox: s.ID})
 	wantFiles(t, r.host, 0, 0)
-	if inUse != 0 {
-		t.Errorf("the image is in use %d times", inUse)
+	if n := inUse.Load(); n != 0 {
+		t.Errorf("the image is in use %d times", n)
 	}
 }

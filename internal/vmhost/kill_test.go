@@ -71,7 +71,7 @@ func perform(ctx context.Context, h *Host, operation string) (err error) {
 	case "snapshot":
 		_, err = h.takeSnapshot(ctx, c, hostapi.SnapshotRequest{Sandbox: "source", Name: "new"})
 	case "branch":
-		_, err = h.branchBox(ctx, c, hostapi.BranchRequest{Sandbox: "source", N: 2, Name: "new"})
+		_, err = h.branchBox(ctx, c, hostapi.BranchRequest{Sandbox: "source", N: 1, Name: "new"})
 	case "restore":
 		_, err = h.restoreBox(ctx, c, hostapi.RestoreRequest{Sandbox: "source", Snapshot: "base"})
 	case "pause":
@@ -122,7 +122,7 @@ func (sc *scene) prepare(r *running) {
 		}
 		must(r, hostapi.Destroy, hostapi.Target{Sandbox: s.ID})
 	}
-	for _, t := range r.host.templates {
+	for _, t := range r.host.allTemplates() {
 		if t.recordNow().MemoryMB == bootMB {
 			r.host.releaseWarm(t)
 		}
@@ -212,7 +212,7 @@ func (sc *scene) checkAll(r *running, operation string) {
 		switch {
 		case s.State == hostapi.Running:
 			must(r, hostapi.ListFiles, hostapi.FileRequest{Sandbox: s.ID, Path: "/"})
-			pids = append(pids, r.host.boxes[s.ID].machineNow().PID())
+			pids = append(pids, r.boxOf(s.ID).machineNow().PID())
 		case s.State != hostapi.Stopped:
 			t.Errorf("%s is %s: %s", s.Name, s.State, s.Problem)
 		}
@@ -228,7 +228,7 @@ func (sc *scene) checkAll(r *running, operation string) {
 	if n := len(machinesBelow(t, r.host)); n != len(pids) {
 		t.Errorf("%d directories of machines, want %d", n, len(pids))
 	}
-	wantFiles(t, r.host, len(names), len(r.host.templates))
+	wantFiles(t, r.host, len(names), len(r.host.allTemplates()))
 }
 
 // holdersOf returns the other processes that have a file below dir open. Every QEMU has one.

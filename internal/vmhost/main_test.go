@@ -145,11 +145,21 @@ func runHost(t testing.TB, c Config) *running {
 	return &running{&hostapi.Client{Socket: h.Socket}, t, h, stop}
 }
 
+// boxOf returns a sandbox of the host.
+func (r *running) boxOf(id string) *box {
+	r.host.mu.Lock()
+	defer r.host.mu.Unlock()
+	return r.host.boxes[id]
+}
+
 // newHost runs a host in a new directory, whose sandboxes are destroyed with the test.
-func newHost(t testing.TB) *running {
+func newHost(t testing.TB, changes ...func(c *Config)) *running {
 	t.Helper()
-	dir := shortDir(t)
-	r := runHost(t, testConfig(t, dir))
+	c := testConfig(t, shortDir(t))
+	for _, change := range changes {
+		change(&c)
+	}
+	r := runHost(t, c)
 	t.Cleanup(func() { clearHost(t, r) })
 	return r
 }
