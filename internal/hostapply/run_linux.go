@@ -3,7 +3,6 @@ package hostapply
 import (
 	"bufio"
 	"bytes"
-	_ "embed"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,11 +15,6 @@ import (
 
 	"bailey"
 )
-
-// reporter is a plugin of Ansible that writes a line of JSON for the start of the play and for the end of each task.
-//
-//go:embed reporter.py
-var reporter []byte
 
 // The kinds of content.
 const (
@@ -51,7 +45,7 @@ func (j *job) prepare() error {
 	case bytes.HasPrefix(j.content, []byte("---\n")):
 		j.kind = kindAnsible
 		j.command = []string{"ansible-playbook", "-i", "localhost,", "-c", "local", "-e", "ansible_python_interpreter=/usr/bin/python3", j.file}
-		files["ansible.cfg"], files["bailey_report.py"] = nil, reporter
+		files["ansible.cfg"], files["bailey_report.py"] = nil, []byte(reporter)
 		j.env = append(j.env, "ANSIBLE_CONFIG="+filepath.Join(j.dir, "ansible.cfg"), "ANSIBLE_CALLBACK_PLUGINS="+j.dir,
 			"ANSIBLE_CALLBACKS_ENABLED=bailey_report", "ANSIBLE_NOCOLOR=1", "ANSIBLE_RETRY_FILES_ENABLED=0",
 			"ANSIBLE_LOCAL_TEMP="+filepath.Join(j.dir, "local"), "ANSIBLE_REMOTE_TEMP="+filepath.Join(j.dir, "remote"))

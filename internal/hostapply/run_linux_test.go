@@ -57,8 +57,19 @@ func TestApplyOnce(t *testing.T) {
 	if err := os.WriteFile(p.hostFile, []byte(r.Host+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.apply(r, strings.NewReader("other")); err == nil {
-		t.Error("another content was accepted")
+	if _, err := p.apply(r, strings.NewReader(string(content)+"#\n")); err == nil || !strings.Contains(err.Error(), "another one") {
+		t.Errorf("another content: %v", err)
+	}
+	for says, change := range map[string]func(*Request){
+		"for another host": func(r *Request) { r.Host = HostID([]byte("other")) },
+		"is over":          func(r *Request) { r.Until = time.Now().Add(-time.Second) },
+		"too far ahead":    func(r *Request) { r.Until = time.Now().Add(2 * maxAhead) },
+	} {
+		other := r
+		change(&other)
+		if _, err := p.apply(other, bytes.NewReader(content)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", says, err)
+		}
 	}
 	unlock, err := p.lockState()
 	if err != nil {

@@ -1,4 +1,7 @@
-# Reports the tasks of a play to the file that BAILEY_STEPS names, one JSON object a line.
+package hostapply
+
+// reporter is a plugin of Ansible that writes a line of JSON for the start of the play and for the end of each task.
+const reporter = `# Reports the tasks of a play to the file that BAILEY_STEPS names, one JSON object a line.
 import json
 import os
 
@@ -37,3 +40,4 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_unreachable(self, result, **kwargs):
         self._end(result, 'failed')
+`
