@@ -61,7 +61,8 @@ var layers = []struct {
 		"internal/jail":          {ours: []string{".", "internal/jail/inside"}, outside: []string{"golang.org/x/sys"}},
 		"internal/jail/inside":   {},
 		"internal/remote":        {ours: []string{"."}, outside: []string{"golang.org/x/crypto/ssh"}},
-		"internal/source":        {ours: []string{".", "internal/readonly", "internal/readonlyshell", "internal/remote", "internal/safefile", "internal/sshca", "internal/strictjson"}, outside: []string{"golang.org/x/crypto/ssh"}},
+		"internal/hostapply":     {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
+		"internal/source":        {ours: []string{".", "internal/hostapply", "internal/readonly", "internal/readonlyshell", "internal/remote", "internal/safefile", "internal/sshca", "internal/strictjson"}, outside: []string{"golang.org/x/crypto/ssh"}},
 		"internal/readonlyshell": {ours: []string{".", "internal/jail", "internal/readonly", "internal/safefile"}, outside: []string{"golang.org/x/sys"}},
 		"internal/egress":        {ours: []string{".", "internal/sigv4"}, outside: []string{"golang.org/x/crypto/cryptobyte"}},
 		"internal/socketproxy":   {ours: []string{"."}},
@@ -118,7 +119,7 @@ var layers = []struct {
 	}},
 	{"command line", "commands, questions and output", map[string]imports{
 		"internal/cli":             {ours: []string{".", "audit", "internal/approve", "internal/approvaltext", "internal/agenthook", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/readonly", "internal/receipts", "internal/redact", "internal/safefile", "internal/settings", "internal/shellparse", "internal/sshca", "internal/strangers", "internal/terminal", "internal/tui", "internal/workspace", "pack", "internal/strictjson", "internal/notify", "internal/hostapi", "internal/modelproxy"}, outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "github.com/tailscale/hujson"}},
-		"internal/cli/direct":      {ours: []string{".", "audit", "hook", "internal/cli", "internal/egress", "internal/gateway", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/notify", "internal/onboard", "internal/packstore", "internal/safefile", "internal/server", "internal/settings", "internal/terminal", "internal/toolchain", "internal/workspace", "internal/wrap", "pack", "internal/ledger/notary", "internal/witness", "internal/readonlyshell", "internal/remote", "internal/source", "internal/sshca", "internal/broker/process", "internal/hostapi", "internal/modelproxy"}, outside: []string{"golang.org/x/crypto/ssh", "github.com/spf13/cobra"}},
+		"internal/cli/direct":      {ours: []string{".", "audit", "hook", "internal/cli", "internal/egress", "internal/gateway", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/notify", "internal/onboard", "internal/packstore", "internal/safefile", "internal/server", "internal/settings", "internal/terminal", "internal/toolchain", "internal/workspace", "internal/wrap", "pack", "internal/ledger/notary", "internal/witness", "internal/readonlyshell", "internal/remote", "internal/source", "internal/sshca", "internal/broker/process", "internal/hostapi", "internal/modelproxy", "internal/hostapply"}, outside: []string{"golang.org/x/crypto/ssh", "github.com/spf13/cobra"}},
 		"internal/broker/process":  {ours: []string{".", "internal/broker"}},
 		"internal/control/process": {ours: []string{".", "internal/auth", "internal/control", "internal/ledger", "internal/store", "internal/strictyaml"}, outside: []string{"github.com/goccy/go-yaml"}},
 		"internal/bench":           {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/cli", "internal/cli/direct", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/policy", "internal/policyfiles", "internal/readonly", "internal/redact", "internal/remote", "internal/server", "internal/settings", "internal/source", "internal/sshca", "internal/terminal", "internal/guestclient", "internal/hostapi", "internal/vmhost", "internal/vmhost/process"}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/spf13/cobra", "golang.org/x/crypto/ssh", "golang.org/x/sync", "github.com/modelcontextprotocol/go-sdk"}},
@@ -128,6 +129,7 @@ var layers = []struct {
 	}},
 	{"programs", "start one package", map[string]imports{
 		"cmd/bailey":                {ours: []string{"internal/cli", "internal/cli/direct", "internal/gitsign", "internal/jail"}},
+		"cmd/bailey-apply":          {ours: []string{"internal/hostapply"}},
 		"cmd/bailey-bench":          {ours: []string{"internal/bench"}},
 		"cmd/bailey-broker":         {ours: []string{"internal/broker/process"}},
 		"cmd/bailey-server":         {ours: []string{"internal/control/process"}},

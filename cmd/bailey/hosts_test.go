@@ -35,6 +35,24 @@ BAILEY_OPERATOR=1 bailey source prepare web1 --yes
 bailey source run web1 'appctl status'
 grep -ho '"own-commands"' "$HOME"/.bailey/ledger/*.jsonl`
 
+// appliedPlaybook prepares the host for playbooks, and applies one that a person approves. Before, and with the policy of a
+// new home, the call is denied.
+const appliedPlaybook = `go install ./cmd/bailey-apply
+playbook='#!/bin/sh
+touch /etc/applied-here'
+bailey run source.apply -i host=web1 -i playbook="$playbook" -i reason=test 2>&1; echo exit $?
+mkdir "$HOME/rules"
+echo '@id("apply") permit (principal, action == Action::"source.apply", resource);' >"$HOME/rules/apply.cedar"
+BAILEY_OPERATOR=1 bailey policy apply "$HOME/rules" --yes >/dev/null
+bailey run source.apply -i host=web1 -i playbook="$playbook" -i reason=test 2>&1
+BAILEY_OPERATOR=1 bailey source prepare web1 --apply --yes 2>&1
+bailey run --wait source.apply -i host=web1 -i playbook="$playbook" -i reason=test >said 2>&1 & run=$!
+for i in $(seq 600); do id=$(bailey approvals list | grep source.apply | cut -d" " -f1); [ -z "$id" ] || break; sleep 0.1; done
+bailey approvals show "$id" --details
+BAILEY_OPERATOR=1 bailey approve "$id" --yes
+wait $run; echo exit $?; cat said
+BAILEY_OPERATOR=1 bailey policy apply --starter --yes >/dev/null`
+
 // askOncePerSession reads a production host over MCP. The question lists the commands of the line, and its answer holds for
 // the session, also for another capability, and for no other session.
 func askOncePerSession(t *testing.T, u *user, program string) {
@@ -113,6 +131,8 @@ func TestHostsGuide(t *testing.T) {
 		{words: "bailey source run web1,other id -un", exit: 126, prints: []string{"== web1", "bailey-readonly", "== other", "…is not a source host"}},
 		{words: "bailey run source.request -i host=web1 -i command='for i in 1 2; do date; done' -i reason=test", exit: 2,
 			prints: []string{"…a person must approve this line…"}},
+		{words: appliedPlaybook, prints: []string{"exit 1", "…is not prepared for playbooks…", "…which bailey-apply alone may start…", "…sha256 …",
+			"exit 0", `…"ok":true…`}},
 		{words: killedWithin, prints: []string{"one process", "…source.run…interrupted…", "no process"}},
 		{words: "BAILEY_OPERATOR=1 bailey source add web1 --label env=prod --yes"},
 	} {

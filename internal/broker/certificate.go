@@ -194,6 +194,9 @@ func (c Certifier) Issue(ctx context.Context, r sshca.Request) (*sshca.Certifica
 	if !ok {
 		return nil, bailey.Invalid.New("the broker certifies Ed25519 keys only", "")
 	}
+	if r.Principal == sshca.Apply {
+		return nil, bailey.Denied.New("the broker signs no certificates for playbooks", "Apply the playbook by hand, or keep the key of bailey ssh-ca in the home.")
+	}
 	public, ok := crypto.CryptoPublicKey().(ed25519.PublicKey)
 	if !ok || r.Principal != sshca.ReadOnly {
 		return nil, bailey.Invalid.New("the broker certifies Ed25519 keys for source hosts only", "")

@@ -65,6 +65,8 @@ const (
 	operatorRule  bailey.RuleID = "operator-verb"
 	requestAction               = "source.request"
 	requestRule   bailey.RuleID = "host-requests-ask"
+	applyAction                 = "source.apply"
+	applyRule     bailey.RuleID = "host-changes-ask"
 )
 
 // Starter returns the policy of a new home.
@@ -137,6 +139,9 @@ func Load(c Config) (*Engine, error) {
 	}
 	if m.byUID[ActionUID(requestAction)] != nil {
 		rules = withBuiltin(rules, requestRule, embeddedSource("requests.cedar", "built-in/requests.cedar"), &found)
+	}
+	if m.byUID[ActionUID(applyAction)] != nil {
+		rules = withBuiltin(rules, applyRule, embeddedSource("apply.cedar", "built-in/apply.cedar"), &found)
 	}
 	found.checkUniqueIDs(rules)
 	for _, r := range rules {

@@ -65,10 +65,6 @@ func equalContent(a, b *File) bool {
 	return a.Type == b.Type && a.SHA256 == b.SHA256 && a.Target == b.Target
 }
 
-func equalAccess(a, b *File) bool {
-	return a.Mode == b.Mode && a.Owner == b.Owner && a.Group == b.Group
-}
-
 // isExplained says whether the change of a package explains the change of a file.
 func (c *comparison) isExplained(name string, p pair[File]) bool {
 	switch {

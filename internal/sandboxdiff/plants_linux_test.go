@@ -1,15 +1,19 @@
 package sandboxdiff_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"bailey/internal/hostapply"
 	"bailey/internal/ktest"
 	"bailey/internal/sandboxdiff"
 )
@@ -164,6 +168,68 @@ func checkPlants(t *testing.T, base *root, before *sandboxdiff.Inventory, progra
 			t.Logf("%s\n%s", d.Ansible(), out)
 		}
 	})
+}
+
+// TestApplied lets the program of a prepared host apply both exports of the ten changes on a Debian, as root of its own
+// namespaces, and reads its report of each task; then a playbook of which one task fails.
+func TestApplied(t *testing.T) {
+	ktest.Long(t)
+	base, program := preparedRoot(t), guestProgram(t)
+	before := base.inventory(program)
+	changed := newRoot(t, base.above())
+	script := "set -eu\n"
+	for _, p := range fixedPlants() {
+		script += p.script + "\n"
+	}
+	changed.run(script)
+	after := changed.inventory(program)
+	d := sandboxdiff.Compare(before, after)
+	for kind, content := range map[string][]byte{"shell": d.Shell(), "ansible": d.Ansible()} {
+		t.Run(kind, func(t *testing.T) {
+			clone := newRoot(t, base.above())
+			report := clone.applied(content)
+			if !report.OK || report.Kind != kind || len(report.Changed) < 10 || len(report.Failed)+len(report.NotReached) > 0 {
+				t.Errorf("%+v", report)
+			}
+			checkEqual(t, after, clone.inventory(program))
+		})
+	}
+	const failing = "---\n- hosts: all\n  gather_facts: false\n  tasks:\n    - name: first\n      ansible.builtin.copy: {content: x, dest: /srv/x}\n" +
+		"    - name: second\n      ansible.builtin.file: {path: /missing/file, state: file}\n    - name: third\n      ansible.builtin.command: touch /srv/y\n"
+	report := newRoot(t, base.above()).applied([]byte(failing))
+	if report.OK || !slices.Equal(report.Changed, []string{"first"}) || !slices.Equal(report.Failed, []string{"second"}) ||
+		!slices.Equal(report.NotReached, []string{"third"}) || !strings.Contains(report.Output, "missing") {
+		t.Errorf("%+v", report)
+	}
+}
+
+// applied runs bailey-apply in the root as sshd would, and removes its traces.
+func (r *root) applied(content []byte) (report hostapply.Report) {
+	r.t.Helper()
+	at := filepath.Join(r.t.TempDir(), hostapply.Name)
+	build := exec.Command("go", "build", "-o", at, "bailey/cmd/bailey-apply")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		r.t.Fatalf("%v: %s", err, out)
+	}
+	data, err := os.ReadFile(at)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	request := hostapply.Request{SHA256: hostapply.Digest(content), Host: hostapply.HostID([]byte("key")), Call: strings.Repeat("0a", 16),
+		Until: time.Now().Add(time.Hour)}
+	r.write("srv/apply", data)
+	r.write("srv/content", content)
+	out := r.run("set -eu\nuseradd --system --user-group --no-create-home --home-dir / --shell /srv/apply bailey-apply\n" +
+		"mkdir /etc/bailey-apply; echo " + request.Host + " >/etc/bailey-apply/host\n" +
+		"chown root:bailey-apply /srv/apply; chmod 4750 /srv/apply\n" +
+		"setpriv --reuid bailey-apply --regid bailey-apply --clear-groups /srv/apply -c 'bailey-apply " + strings.Join(request.Options(), " ") +
+		"' </srv/content || true\nuserdel bailey-apply; rm -r /etc/bailey-apply /var/lib/bailey-apply /srv/apply /srv/content\n")
+	start := strings.Index(out, "{")
+	if start < 0 || json.NewDecoder(strings.NewReader(out[start:])).Decode(&report) != nil {
+		r.t.Fatalf("no report: %s", out)
+	}
+	return report
 }
 
 func checkEqual(t *testing.T, want, got *sandboxdiff.Inventory) {

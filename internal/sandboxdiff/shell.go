@@ -53,7 +53,9 @@ link() {
 `
 
 // shellTools are the functions of a script for packages, accounts and services.
-const shellTools = `# remove_packages remove|purge NAME…
+const shellTools = `# step NUMBER TOTAL NAME reports a step to the file that BAILEY_STEPS names, if it does.
+step() { if [ -n "${BAILEY_STEPS-}" ]; then printf '%s %s %s\n' "$@" >>"$BAILEY_STEPS"; fi; }
+# remove_packages remove|purge NAME…
 remove_packages() {
   how=$1
   shift
@@ -98,10 +100,46 @@ func (d *Difference) Shell() []byte {
 	}
 	b.WriteString(shellHead + shellTools)
 	b.WriteString("\n[ \"$(id -u)\" = 0 ] || fail 'This script changes the system. Run it as root.'\n")
-	for _, s := range d.exportSteps() {
-		b.WriteString(d.shellStep(s))
+	steps := d.exportSteps()
+	for _, s := range steps {
+		b.WriteString(fmt.Sprintf("step %d %d ", s.position, len(steps)) + shellWord(s.stepName()) + "\n" + d.shellStep(s))
 	}
 	return []byte(b.String())
+}
+
+// stepName returns the name of a step for a report, in one line.
+func (s step) stepName() string {
+	switch {
+	case s.file != nil:
+		return cutText(s.file.Type+" "+showPath(s.filePath()), 250)
+	case s.access != nil:
+		return cutText("permissions of "+showPath(s.filePath()), 250)
+	case s.gone != nil:
+		return cutText("delete "+showPath(s.filePath()), 250)
+	case s.install != nil:
+		return "install packages"
+	case s.remove != nil:
+		return "remove packages"
+	case s.refresh:
+		return "lists of packages"
+	case s.group.after != nil:
+		return "group " + s.group.after.Name
+	case s.group.before != nil:
+		return "no group " + s.group.before.Name
+	case s.user.after != nil:
+		return "user " + s.user.after.Name
+	case s.user.before != nil:
+		return "no user " + s.user.before.Name
+	case s.service.after != nil:
+		return "service " + s.service.after.Name
+	case s.service.before != nil:
+		return "service " + s.service.before.Name
+	case s.sysctl != "":
+		return cutText("read "+showPath(s.sysctl), 250)
+	case s.start != "":
+		return "start " + s.start
+	}
+	return "read units anew"
 }
 
 // shellWord quotes a word for a POSIX shell.

@@ -33,18 +33,23 @@ func (a *Access) targetFor(h Host, pinned []ssh.PublicKey, r readonlyshell.Reque
 			return remote.Resolver{Config: h.SSHConfig}.Route(ctx, h.Name)
 		},
 		Login: func(ctx context.Context) (remote.Login, time.Time, error) {
-			c, err := a.Credentials.Get(ctx, sshca.Target{Principal: sshca.ReadOnly, Name: sshca.PathName(key),
-				Identity:     sshca.Identity{User: sshca.IDFor(a.User), VM: sshca.IDFor(h.Name), Sandbox: "source"},
+			return a.logIn(ctx, h, pinned, Account, sshca.Target{Principal: sshca.ReadOnly, Name: sshca.PathName(key),
 				ShellOptions: options})
-			if err != nil {
-				return remote.Login{}, time.Time{}, err
-			}
-			cert := c.Certificate
-			text := fmt.Sprintf("ssh-certificate serial %d key %s principal %s identity %s until %s", cert.Serial, cert.Fingerprint,
-				cert.Principal, cert.Identity, cert.Expires.UTC().Format(time.RFC3339))
-			return remote.Login{User: Account, Pinned: pinned, Text: text,
-				Signers: func() ([]ssh.Signer, error) { return []ssh.Signer{c.Signer}, nil }}, c.Certificate.Expires, nil
 		}}
+}
+
+// logIn returns a login with a certificate for the target, and its expiry.
+func (a *Access) logIn(ctx context.Context, h Host, pinned []ssh.PublicKey, account string, t sshca.Target) (remote.Login, time.Time, error) {
+	t.Identity = sshca.Identity{User: sshca.IDFor(a.User), VM: sshca.IDFor(h.Name), Sandbox: "source"}
+	c, err := a.Credentials.Get(ctx, t)
+	if err != nil {
+		return remote.Login{}, time.Time{}, err
+	}
+	cert := c.Certificate
+	text := fmt.Sprintf("ssh-certificate serial %d key %s principal %s identity %s until %s", cert.Serial, cert.Fingerprint,
+		cert.Principal, cert.Identity, cert.Expires.UTC().Format(time.RFC3339))
+	return remote.Login{User: account, Pinned: pinned, Text: text,
+		Signers: func() ([]ssh.Signer, error) { return []ssh.Signer{c.Signer}, nil }}, cert.Expires, nil
 }
 
 // Status logs in to a host and returns what its shell reports.

@@ -108,6 +108,24 @@ func TestAttackCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
+	checkLimited(t, client, "no interactive login")
+	checkOpenKey(t, own)
+	// A changed host key is refused before anything is sent.
+	changed := target
+	changed.Key = "changed"
+	changed.Login = func(ctx context.Context) (remote.Login, time.Time, error) {
+		l, at, err := target.Login(ctx)
+		l.Pinned = []ssh.PublicKey{b.Person.PublicKey()}
+		return l, at, err
+	}
+	if res, err := b.access.Pool.Run(t.Context(), changed, remote.Command{Line: "id"}); res.Sent || err == nil || !strings.Contains(err.Error(), "host key of web has changed") {
+		t.Errorf("a changed host key: %+v %v", res, err)
+	}
+}
+
+// checkLimited checks that a login has no forwarding and no terminal, and that an interactive login is refused with a text.
+func checkLimited(t *testing.T, client *remote.Client, says string) {
+	t.Helper()
 	if conn, err := client.Client.Dial("tcp", "127.0.0.1:22"); err == nil {
 		conn.Close()
 		t.Error("a port is forwarded")
@@ -124,21 +142,9 @@ func TestAttackCertificates(t *testing.T) {
 	session.Stderr = &log
 	if err := session.Shell(); err == nil {
 		err = session.Wait()
-		if err == nil || !strings.Contains(log.String(), "no interactive login") {
+		if err == nil || !strings.Contains(log.String(), says) {
 			t.Errorf("an interactive login: %v %s", err, log.String())
 		}
-	}
-	checkOpenKey(t, own)
-	// A changed host key is refused before anything is sent.
-	changed := target
-	changed.Key = "changed"
-	changed.Login = func(ctx context.Context) (remote.Login, time.Time, error) {
-		l, at, err := target.Login(ctx)
-		l.Pinned = []ssh.PublicKey{b.Person.PublicKey()}
-		return l, at, err
-	}
-	if res, err := b.access.Pool.Run(t.Context(), changed, remote.Command{Line: "id"}); res.Sent || err == nil || !strings.Contains(err.Error(), "host key of web has changed") {
-		t.Errorf("a changed host key: %+v %v", res, err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"bailey"
+	"bailey/internal/hostapply"
 	"bailey/internal/readonlyshell"
 	"bailey/internal/remote"
 )
@@ -53,6 +54,10 @@ type Preparation struct {
 	// Login makes a login with a new certificate over a connection of its own, after the configuration was changed. It
 	// returns what the shell reports about the host.
 	Login func(ctx context.Context, pinned []ssh.PublicKey) (readonlyshell.Status, error)
+	// Program returns the program that applies playbooks, for an architecture. If it is nil, the host is not prepared for
+	// playbooks; an earlier preparation stays. TryApply logs in to the second account after the configuration was changed.
+	Program  func(machine string) ([]byte, error)
+	TryApply func(ctx context.Context, pinned []ssh.PublicKey) error
 	// Journal adds the account to the group systemd-journal, and Logs to the group adm.
 	Journal, Logs bool
 	// Confirm asks before a step; an error ends the preparation and undoes the steps before. Report tells the result of a step: changed or unchanged.
@@ -92,11 +97,38 @@ func (p *Preparation) planSteps(ctx context.Context) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
+	apply, err := p.planApply(strings.TrimSpace(machine))
+	if err != nil {
+		return nil, err
+	}
+	steps = slices.Insert(steps, len(steps)-1, apply...)
 	steps = slices.Insert(steps, 1, own...)
 	for i := range steps {
 		steps[i].Number, steps[i].Total = i+1, len(steps)
 	}
 	return steps, nil
+}
+
+// planApply returns the steps that let the host apply playbooks, if the operator wants that.
+func (p *Preparation) planApply(machine string) ([]Step, error) {
+	if p.Program == nil {
+		return nil, nil
+	}
+	program, err := p.Program(machine)
+	if err != nil {
+		return nil, err
+	}
+	return []Step{
+		{Name: "add_apply_account", Purpose: "create the system account " + hostapply.Name},
+		{Name: "install_apply " + hostapply.Digest(program), stdin: program,
+			Purpose: fmt.Sprintf("install %s (%d KiB), which %[3]s alone may start, as root, for one approved playbook",
+				hostapply.Path, len(program)>>10, hostapply.Name)},
+		{Name: "install_apply_host " + hostapply.HostID(p.Client.HostKey.Marshal()),
+			Purpose: "note the identity of this host in " + hostapply.HostFile},
+		{Name: "install_apply_principals",
+			Purpose: "accept certificates for " + hostapply.Name + " only, in /etc/ssh/authorized_principals/" + hostapply.Name},
+		{Name: "install_apply_config", Purpose: "limit that account in /etc/ssh/sshd_config.d/bailey-apply.conf"},
+	}, nil
 }
 
 // planOwn returns the step that brings the commands of the operator to the host, or removes them, if one is needed.
@@ -156,6 +188,9 @@ func (p *Preparation) Run(ctx context.Context) (Host, error) {
 		err = bailey.Denied.Errorf("look at the file and at "+readonlyshell.OwnPath+" on the host, and prepare it again",
 			"the read-only shell of %s does not accept the commands of %s", p.Host.Name, OwnFile)
 	}
+	if err == nil && p.Program != nil {
+		err = p.TryApply(ctx, []ssh.PublicKey{p.Client.HostKey})
+	}
 	if err != nil {
 		p.rollBack(ctx)
 		return Host{}, err
@@ -166,7 +201,7 @@ func (p *Preparation) Run(ctx context.Context) (Host, error) {
 	h := p.Host
 	now := time.Now().UTC().Truncate(time.Second)
 	h.PreparedAt, h.System, h.LandlockABI = &now, status.System, status.LandlockABI
-	h.OwnCommands = status.OwnCommands
+	h.OwnCommands, h.Apply = status.OwnCommands, h.Apply || p.Program != nil
 	h.HostKeys = []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(p.Client.HostKey)))}
 	return h, nil
 }

@@ -7,6 +7,8 @@ export PATH LC_ALL=C
 
 account=bailey-readonly
 shell=/usr/local/bin/bailey-readonly-shell
+comment='Bailey commands that only read'
+mark=account # of the account in the list of what was added
 state=/var/lib/bailey-readonly
 config=/etc/ssh/sshd_config.d/bailey-readonly.conf
 begin='# begin of bailey-readonly, written by bailey source prepare'
@@ -54,9 +56,10 @@ install_file() {
   install_arrived "$1" "$2"
 }
 
+# install_arrived FILE MODE [GROUP]
 install_arrived() {
   make_dir "${1%/*}"
-  if [ -f "$1" ] && cmp -s "$1" "$arriving" && [ "$(stat -c %a "$1")" = "$2" ]; then
+  if [ -f "$1" ] && cmp -s "$1" "$arriving" && [ "$(stat -c %a:%G "$1")" = "$2:${3:-root}" ]; then
     echo unchanged
     return
   fi
@@ -69,6 +72,7 @@ install_arrived() {
     record "file $1"
   fi
   cp "$arriving" "$1.bailey-new"
+  chown "root:${3:-root}" "$1.bailey-new"
   chmod "$2" "$1.bailey-new"
   mv "$1.bailey-new" "$1"
   echo changed
@@ -123,7 +127,7 @@ write_account() {
   [ "$id" -ge 100 ] || fail "there is no free id below 1000 for the account"
   edit_file /etc/group "\$a $account:x:$id:"
   edit_file /etc/shadow "\$a $account:*:::::::"
-  edit_file /etc/passwd "\$a $account:x:$id:$id:Bailey commands that only read:/:$shell"
+  edit_file /etc/passwd "\$a $account:x:$id:$id:$comment:/:$shell"
 }
 
 # write_member adds the account to a group, or with "out" removes it.
@@ -149,19 +153,19 @@ check_groups() {
 add_account() {
   result=unchanged
   if has_account; then
-    added account || fail "an account $account exists, and Bailey did not create it: remove or rename it"
+    added "$mark" || fail "an account $account exists, and Bailey did not create it: remove or rename it"
   else
-    if grep -q "^$account:" /etc/group && ! added account; then
+    if grep -q "^$account:" /etc/group && ! added "$mark"; then
       fail "a group $account exists, and Bailey did not create it: remove or rename it"
     fi
-    record account
+    record "$mark"
     if command -v useradd >/dev/null; then
-      useradd --system --user-group --no-create-home --home-dir / --shell "$shell" --comment "Bailey commands that only read" "$account"
+      useradd --system --user-group --no-create-home --home-dir / --shell "$shell" --comment "$comment" "$account"
     elif ! command -v adduser >/dev/null; then
       write_account
     else
       addgroup -S "$account"
-      adduser -S -D -H -h / -s "$shell" -G "$account" -g "Bailey commands that only read" "$account"
+      adduser -S -D -H -h / -s "$shell" -G "$account" -g "$comment" "$account"
     fi
     result=changed
   fi
@@ -192,8 +196,8 @@ install_keys() { install_file /etc/ssh/bailey_ca.pub 644; }
 install_principals() { echo "$account" | install_file "/etc/ssh/authorized_principals/$account" 644; }
 
 settings() {
+  echo "Match User $account"
   cat <<'EOF'
-Match User bailey-readonly
   TrustedUserCAKeys /etc/ssh/bailey_ca.pub
   AuthorizedPrincipalsFile /etc/ssh/authorized_principals/%u
   AuthorizedKeysFile none
@@ -243,6 +247,39 @@ check_config() {
   done
 }
 
+# use_apply makes the functions before this one work for the second account, which applies approved playbooks. Its
+# program is the login shell, belongs to root with the right to become root, and only the account may start it.
+use_apply() {
+  account=bailey-apply
+  shell=/usr/local/bin/bailey-apply
+  comment='Bailey playbooks that a person approved'
+  mark='apply account'
+  config=/etc/ssh/sshd_config.d/bailey-apply.conf
+}
+
+add_apply_account() { use_apply; add_account; }
+
+install_apply() {
+  use_apply
+  cat >"$arriving"
+  sum=$(sha256sum "$arriving")
+  [ "${sum%% *}" = "$1" ] || fail "the transfer of the program was not complete"
+  install_arrived "$shell" 4750 "$account"
+}
+
+install_apply_host() { echo "$1" | install_file /etc/bailey-apply/host 644; }
+
+install_apply_principals() { use_apply; install_principals; }
+
+install_apply_config() {
+  use_apply
+  grep -Eiq '^[[:space:]]*include[[:space:]]+(/etc/ssh/)?sshd_config\.d/\*\.conf' /etc/ssh/sshd_config ||
+    fail "/etc/ssh/sshd_config does not include /etc/ssh/sshd_config.d/*.conf: add that line first"
+  install_config
+}
+
+has_apply() { if added "apply account"; then echo yes; else echo no; fi; }
+
 reload() {
   if [ -d /run/systemd/system ]; then
     systemctl reload ssh 2>/dev/null || systemctl reload sshd 2>/dev/null || systemctl is-active --quiet ssh.socket ||
@@ -262,6 +299,7 @@ reload() {
 
 reload_sshd() {
   check_config
+  if added "apply account"; then (use_apply; check_config); fi
   if [ ! -f "$state/run" ] || ! grep -q . "$state/run"; then
     echo unchanged
     return
@@ -290,24 +328,28 @@ end_processes() {
   done
 }
 
+remove_account() {
+  has_account || return 0
+  end_processes
+  if command -v userdel >/dev/null; then
+    userdel "$account" >/dev/null
+  elif command -v deluser >/dev/null; then
+    deluser "$account"
+  else
+    for f in /etc/passwd /etc/shadow /etc/group; do edit_file $f "/^$account:/d"; done
+  fi
+  if grep -q "^$account:" /etc/group; then
+    if command -v groupdel >/dev/null; then groupdel "$account"; else delgroup "$account"; fi
+  fi
+}
+
 # undo removes one recorded thing.
 undo() {
   case $1 in
     "file "*) rm -f "${1#file }" "${1#file }.bailey-new" ;;
     "dir "*) rmdir "${1#dir }" 2>/dev/null || true ;;
-    account)
-      has_account || return 0
-      end_processes
-      if command -v userdel >/dev/null; then
-        userdel "$account" >/dev/null
-      elif command -v deluser >/dev/null; then
-        deluser "$account"
-      else
-        for f in /etc/passwd /etc/shadow /etc/group; do edit_file $f "/^$account:/d"; done
-      fi
-      if grep -q "^$account:" /etc/group; then
-        if command -v groupdel >/dev/null; then groupdel "$account"; else delgroup "$account"; fi
-      fi ;;
+    account) remove_account ;;
+    "apply account") (use_apply; remove_account; rm -rf /var/lib/bailey-apply) ;;
     "group "*)
       has_account || return 0
       case " $(id -Gn "$account") " in *" ${1#group } "*) ;; *) return 0 ;; esac

@@ -27,19 +27,22 @@ import (
 )
 
 // buildShell builds the login shell once for all tests.
-var buildShell = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "shell")
+var buildShell = sync.OnceValues(func() ([]byte, error) { return buildProgram(readonlyshell.Name) })
+
+// buildProgram builds a static program of this module, and returns it.
+func buildProgram(name string) ([]byte, error) {
+	dir, err := os.MkdirTemp("", name)
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "shell"), "bailey/cmd/bailey-readonly-shell")
+	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), "bailey/cmd/"+name)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, errors.New(string(out))
 	}
-	return os.ReadFile(filepath.Join(dir, "shell"))
-})
+	return os.ReadFile(filepath.Join(dir, name))
+}
 
 // bench is a host with the parts that prepare it and log in to it.
 type bench struct {

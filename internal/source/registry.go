@@ -33,6 +33,8 @@ type Host struct {
 	LandlockABI     int        `json:"landlock_abi,omitempty"`
 	// OwnCommands is the digest of the commands of the operator that the preparation brought to the host, or "".
 	OwnCommands string `json:"own_commands,omitempty"`
+	// Apply says that the host was prepared for playbooks that a person approves (source prepare --apply).
+	Apply bool `json:"apply,omitempty"`
 }
 
 // Prepared reports whether agents can read the host.

@@ -17,8 +17,8 @@ import (
 	"bailey/internal/remote"
 )
 
-// Runner runs calls on source hosts. The arguments of a job are the verb (run, read, list or request), the host, and the command
-// line or the path.
+// Runner runs calls on source hosts. The arguments of a job are the verb (run, read, list, request or apply), the host, and the
+// command line, the path or the playbook.
 type Runner struct {
 	bailey.PlainRunner
 	Registry *Registry
@@ -37,6 +37,9 @@ func (r *Runner) Plan(_ context.Context, job bailey.Job) (bailey.Run, error) {
 	}
 	if !h.Prepared() {
 		return nil, bailey.Denied.Errorf("an operator runs: bailey source prepare "+h.Name, "the host %s is not prepared", h.Name)
+	}
+	if job.Args[0] == "apply" {
+		return r.planApply(h, job.Args[2], job.Timeout)
 	}
 	line, err := lineOf(job.Args[0], job.Args[2])
 	if err != nil {

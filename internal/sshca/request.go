@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,7 +24,13 @@ const (
 	// ReadOnly logs in to a source host. It has no extension, and the critical option force-command names the read-only
 	// shell. Therefore the certificate starts no other program even if the login shell of the account is wrong.
 	ReadOnly Principal = "bailey-readonly"
+	// Apply logs in to a source host that is prepared for playbooks. It has no extension. The critical option
+	// force-command names the program that applies one playbook, whose digest ShellOptions must have.
+	Apply Principal = "bailey-apply"
 )
+
+// applyProgram is the forced command of the principal Apply.
+const applyProgram = "/usr/local/bin/bailey-apply"
 
 // Request describes one certificate.
 type Request struct {
@@ -35,8 +42,8 @@ type Request struct {
 	// SourceAddresses are the addresses and CIDR prefixes from which the certificate may be used, for example
 	// "192.0.2.7" or "2001:db8::/32". If it is empty, the certificate can be used from any address.
 	SourceAddresses []string
-	// ShellOptions are options of the read-only shell in the forced command, for example "--timeout=60". Only the
-	// principal ReadOnly may have them.
+	// ShellOptions are options of the program in the forced command, for example "--timeout=60". The principal Sandbox
+	// must not have them, and Apply must have "--sha256=DIGEST".
 	ShellOptions []string
 }
 
@@ -54,6 +61,9 @@ func (a *Authority) checkRequest(r Request) (p checkedRequest, err error) {
 	}
 	if err := addShellOptions(p.options, r.ShellOptions); err != nil {
 		return p, err
+	}
+	if r.Principal == Apply && !slices.ContainsFunc(r.ShellOptions, func(o string) bool { return applyOption().MatchString(o) }) {
+		return p, bailey.Denied.New("a certificate for a playbook must name its digest", "Add --sha256=DIGEST.")
 	}
 	if p.key, err = checkKey(r.Key); err != nil {
 		return p, err
@@ -79,6 +89,8 @@ func (a *Authority) principalPermissions(p Principal) (options, extensions map[s
 		return map[string]string{}, map[string]string{"permit-pty": ""}, nil
 	case ReadOnly:
 		return map[string]string{"force-command": a.shell}, map[string]string{}, nil
+	case Apply:
+		return map[string]string{"force-command": applyProgram}, map[string]string{}, nil
 	case "":
 		return nil, nil, bailey.Denied.New("the certificate request has no principal (CVE-2024-7594)",
 			fmt.Sprintf("Request the principal %q or %q.", Sandbox, ReadOnly))
@@ -88,7 +100,9 @@ func (a *Authority) principalPermissions(p Principal) (options, extensions map[s
 }
 
 // shellOption has no character that the login shell of the account could interpret.
-var shellOption = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^--[a-z][a-z-]*(=[a-z0-9]+)?$`) })
+var shellOption = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^--[a-z][a-z0-9-]*(=[a-z0-9]+)?$`) })
+
+var applyOption = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^--sha256=[0-9a-f]{64}$`) })
 
 // addShellOptions appends the options of the read-only shell to the forced command.
 func addShellOptions(options map[string]string, list []string) error {

@@ -23,6 +23,7 @@ import (
 
 	"bailey"
 	"bailey/internal/cli"
+	"bailey/internal/hostapply"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/readonlyshell"
@@ -328,18 +329,24 @@ func dialAsPerson(ctx context.Context, h source.Host) (*remote.Client, func() er
 	return client, done, err
 }
 
-// findShell returns the login shell for the processor of a host, from a file beside this program.
-func findShell(machine string) ([]byte, error) {
+// findShell returns the login shell for the processor of a host.
+func findShell(machine string) ([]byte, error) { return findProgram(readonlyshell.Name, machine) }
+
+// findApply returns the program that applies playbooks.
+func findApply(machine string) ([]byte, error) { return findProgram(hostapply.Name, machine) }
+
+// findProgram returns a program for the processor of a host, from a file beside this program.
+func findProgram(program, machine string) ([]byte, error) {
 	want, ok := map[string]elf.Machine{"x86_64": elf.EM_X86_64, "aarch64": elf.EM_AARCH64}[machine]
 	name, _ := map[string]string{"x86_64": "amd64", "aarch64": "arm64"}[machine]
 	if !ok {
-		return nil, bailey.Invalid.Errorf("use a host with x86_64 or aarch64", "there is no read-only shell for the processor %.40q", machine)
+		return nil, bailey.Invalid.Errorf("use a host with x86_64 or aarch64", "there is no %s for the processor %.40q", program, machine)
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	for _, file := range []string{readonlyshell.Name + "-" + name, readonlyshell.Name} {
+	for _, file := range []string{program + "-" + name, program} {
 		path := filepath.Join(filepath.Dir(self), file)
 		f, err := elf.Open(path)
 		if err != nil {
@@ -352,12 +359,12 @@ func findShell(machine string) ([]byte, error) {
 		}
 	}
 	return nil, bailey.NotFound.Errorf(fmt.Sprintf("build it: GOOS=linux GOARCH=%s CGO_ENABLED=0 go build -o %s ./cmd/%s", name,
-		filepath.Join(filepath.Dir(self), readonlyshell.Name+"-"+name), readonlyshell.Name),
-		"%s for %s is not beside %s", readonlyshell.Name, machine, filepath.Base(self))
+		filepath.Join(filepath.Dir(self), program+"-"+name), program),
+		"%s for %s is not beside %s", program, machine, filepath.Base(self))
 }
 
 func (a *commands) sourcePrepareVerb() *cobra.Command {
-	var journal, logs bool
+	var journal, logs, apply bool
 	cmd := &cobra.Command{
 		Use: "prepare HOST", Short: "Prepare a host so that agents can read it",
 		Long: `Prepare a host so that agents can read it, in six steps over your own SSH login, which must be root's or allow sudo
@@ -366,23 +373,27 @@ login with a new certificate is made; if that fails, all steps of this run are u
 
 The steps: install the login shell, create the system account bailey-readonly, copy the public key of bailey ssh-ca, accept
 its certificates for that account, limit the account in sshd's configuration, check the configuration and reload sshd. If
-source-commands.json in $BAILEY_HOME adds commands, one more step brings it to the host.`,
+source-commands.json in $BAILEY_HOME adds commands, one more step brings it to the host.
+
+With --apply, five more steps let the host apply playbooks: a second account, bailey-apply, and a program of root that it
+alone may start. It runs exactly the content whose digest a person approved for this host, once.`,
 		Example: "  bailey source prepare web1 --journal",
 		Args:    cli.OneArg("a host, for example: bailey source prepare web1"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := a.Operator("source prepare"); err != nil {
 				return err
 			}
-			return a.prepareHost(cmd.Context(), args[0], journal, logs)
+			return a.prepareHost(cmd.Context(), args[0], journal, logs, apply)
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&journal, "journal", false, "let agents read the journal: the account joins systemd-journal")
 	f.BoolVar(&logs, "logs", false, "let agents read /var/log: the account joins adm, whose files may hold secrets")
+	f.BoolVar(&apply, "apply", false, "let a person approve playbooks that change the host (source.apply)")
 	return a.OperatorVerb(cmd)
 }
 
-func (a *commands) prepareHost(ctx context.Context, name string, journal, logs bool) error {
+func (a *commands) prepareHost(ctx context.Context, name string, journal, logs, apply bool) error {
 	home, registry, err := openRegistry()
 	if err != nil {
 		return err
@@ -416,6 +427,10 @@ func (a *commands) prepareHost(ctx context.Context, name string, journal, logs b
 			return a.Confirm(ctx, "Do this?")
 		},
 		Report: func(s source.Step, result string) { fmt.Fprintf(a.Dialog(), "  %s\n", terminal.Shown(result)) },
+	}
+	if apply {
+		p.Program = findApply
+		p.TryApply = func(ctx context.Context, pinned []ssh.PublicKey) error { return access.TryApply(ctx, h, pinned) }
 	}
 	if h, err = p.Run(ctx); err != nil {
 		return err
@@ -455,7 +470,7 @@ func (a *commands) sourceUnprepareVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			h.PreparedAt, h.HostKeys, h.System, h.LandlockABI, h.OwnCommands = nil, nil, "", 0, ""
+			h.PreparedAt, h.HostKeys, h.System, h.LandlockABI, h.OwnCommands, h.Apply = nil, nil, "", 0, "", false
 			if err := registry.Put(h); err != nil {
 				return err
 			}
