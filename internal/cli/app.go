@@ -152,7 +152,7 @@ func (a *App) Root() *cobra.Command {
 // commandGroups is the order of the commands in the help: twelve for every day, then the others by subject.
 var commandGroups = []struct{ title, commands string }{
 	{"Everyday commands:", "init doctor status run capabilities wrap approvals approve deny receipts kill resume"},
-	{"Rules and packs:", "allow deny-rule policy pack profile hooks shim source ssh-ca"},
+	{"Rules and packs:", "allow deny-rule policy pack profile hooks shim source image ssh-ca"},
 	{"Agents and their interfaces:", "agent token session serve judge tools"},
 	{"People:", "grants notify tui"},
 	{"Records and secrets:", "audit budget metrics redact"},
@@ -364,7 +364,7 @@ var AgentVerbs = []string{"run", "capabilities", "serve", "status", "doctor", "m
 	"help", "completion", "session",
 	"receipts list", "receipts show", "receipts report", "approvals list", "approvals show", "audit verify",
 	"policy check", "policy explain", "policy show",
-	"budget", "jail explain", "pack list", "pack show", "shim list", "shim activate", "shim check", "source check", "source list", "source show", "source run", "source read"}
+	"budget", "jail explain", "pack list", "pack show", "shim list", "shim activate", "shim check", "source check", "source list", "source show", "source run", "source read", "image list", "image show"}
 
 // TopVerbs returns the names of all top-level commands, from the command table.
 func (a *App) TopVerbs() (names []string) {

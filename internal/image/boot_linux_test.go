@@ -3,6 +3,7 @@ package image
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,12 +16,19 @@ import (
 	"bailey/internal/vm"
 )
 
-const patience = 4 * time.Minute // for what takes twenty seconds on an idle machine
+const patience = 20 * time.Minute // for what takes half a minute on an idle machine
 
 var agentDir string
 
-// TestMain removes the agent.
+// TestMain is also the other process of some tests. It removes the agent.
 func TestMain(m *testing.M) {
+	if other, err := otherProcess(); other {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	code := m.Run()
 	if agentDir != "" {
 		os.RemoveAll(agentDir)

@@ -45,10 +45,8 @@ func testKernel(t testing.TB) string {
 func rawDisk(t testing.TB, head []byte, at int64, files map[string]FileText) string {
 	t.Helper()
 	tree := newTree(1 << 30)
-	for name, f := range files {
-		if err := tree.putText(name, f, time.Unix(1, 0)); err != nil {
-			t.Fatal(err)
-		}
+	if err := tree.addOwnFiles(Build{Files: files}, time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
 	}
 	name := filepath.Join(t.TempDir(), "disk.raw")
 	f, err := os.Create(name)

@@ -122,6 +122,9 @@ func (s *Server) handlers() []gateway.Handler {
 		gateway.Handle(apitype.PlanCage, s.planCage),
 		gateway.Handle(apitype.RecordJailRun, s.recordJailRun),
 
+		// images of machines
+		gateway.Handle(apitype.RecordImage, s.recordImage),
+
 		// redaction sessions
 		gateway.Handle(apitype.ShowKeptSession, s.showKeptSession),
 

@@ -128,6 +128,9 @@ var (
 	PlanCage      = localapi.NewQuery[localapi.CallQuery, CagePlan]("cage")
 	RecordJailRun = localapi.NewCommand[JailQuery, localapi.None](JailRunEvent)
 
+	// images of machines
+	RecordImage = localapi.NewCommand[ImageChange, localapi.None](ImageEvent)
+
 	// redaction sessions
 	ShowKeptSession = localapi.NewQuery[KeptQuery, KeptSession]("redactions")
 
