@@ -8,17 +8,23 @@ import (
 
 	"bailey/internal/ktest"
 	"bailey/internal/vm"
+	"bailey/test/since"
 )
 
 // TestDebianBoots builds Debian with its packages from the network, and boots it: the agent answers, systemd and sshd run,
-// and the machine has keys and an identity that are not in the image. BAILEY_IMAGE_STORE names a directory in which the
-// packages stay between runs.
+// and the machine has keys and an identity that are not in the image. The packages stay between runs, in the user's cache or
+// the directory that BAILEY_IMAGE_STORE names.
 func TestDebianBoots(t *testing.T) {
 	ktest.Long(t)
+	since.RequireDue(t, "internal/image", "internal/ext4", "internal/initramfs", "internal/guestagent")
 	ktest.Require(t, "mmdebstrap", "qemu-img")
 	dir := os.Getenv("BAILEY_IMAGE_STORE")
 	if dir == "" {
-		dir = filepath.Join(t.TempDir(), "images")
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir = filepath.Join(cache, "bailey-test-images")
 	}
 	s := openStore(t, dir)
 	maker := &Maker{Store: s, Agent: func(string) (string, error) { return buildAgent() }, Progress: func(step string) { t.Log(step) }}

@@ -131,8 +131,8 @@ func (a *commands) readHost(ctx context.Context, maker *image.Maker, host string
 	return plan, nil
 }
 
-// outputOf returns the output of a call that ran. Its exit code is not examined: find fails if one directory is closed to the
-// login that only reads.
+// outputOf returns the output of a call that ran. An exit code beside output is no error: find fails if one directory is closed
+// to the login that only reads.
 func outputOf(r localapi.Reply, err error) (localapi.Output, error) {
 	switch {
 	case err != nil:
@@ -146,6 +146,10 @@ func outputOf(r localapi.Reply, err error) (localapi.Output, error) {
 			kind = bailey.Denied
 		}
 		return localapi.Output{}, kind.New(r.Reason, r.Hint)
+	}
+	if r.Result.ExitCode != 0 && r.Result.Stdout == "" {
+		return localapi.Output{}, bailey.ToolFailed.Errorf("see whether the host has Debian's programs, and the login may run them",
+			"the command on the host failed with the exit code %d: %.300s", r.Result.ExitCode, r.Result.Stderr)
 	}
 	return *r.Result, nil
 }
