@@ -53,6 +53,27 @@ BAILEY_OPERATOR=1 bailey approve "$id" --yes
 wait $run; echo exit $?; cat said
 BAILEY_OPERATOR=1 bailey policy apply --starter --yes >/dev/null`
 
+// installed gives the host, whose /var/lib is its own, a package database that knows every file below /etc but one.
+const installed = `set -e
+[ "$(stat -f -c %T /var/lib)" = tmpfs ]
+mkdir -p /var/lib/dpkg/info /var/lib/dpkg/updates
+for package in bash dpkg; do
+  printf 'Package: %s\nStatus: install ok installed\nVersion: 1\nArchitecture: amd64\nMaintainer: m\nDescription: d\n' $package
+  [ $package = dpkg ] || echo
+done >/var/lib/dpkg/status
+{ echo Conffiles:; find /etc -xdev -type f -exec md5sum {} + | awk '{ print " " $2 " " $1 }'; echo; } >>/var/lib/dpkg/status
+echo own >/etc/own.conf`
+
+// imageFrom plans an image like the host, with a program in the place of mmdebstrap that prints what it is asked for.
+const imageFrom = `cat >"$GOBIN/mmdebstrap" <<'END'
+#!/bin/sh
+printf '%s\n' "$@" | grep -o '^--include=.*' | tr '=,' '\n\n' | grep -x -e openssh-server -e bash
+exit 25
+END
+chmod 755 "$GOBIN/mmdebstrap"
+BAILEY_OPERATOR=1 bailey image from-source web1 --yes 2>&1
+bailey receipts list --limit 1`
+
 // askOncePerSession reads a production host over MCP. The question lists the commands of the line, and its answer holds for
 // the session, also for another capability, and for no other session.
 func askOncePerSession(t *testing.T, u *user, program string) {
@@ -93,6 +114,7 @@ func TestHostsGuide(t *testing.T) {
 	ktest.Long(t)
 	h := sshhost.Start(t, "web1")
 	h.Put(t, "/usr/local/bin/appctl", []byte("#!/bin/sh\necho app \"$@\"\n"), 0o755)
+	h.Sh(t, installed)
 	u := newcomer(t)
 	var home, bin string
 	for _, pair := range u.env {
@@ -124,6 +146,7 @@ func TestHostsGuide(t *testing.T) {
 		{words: "bailey source doctor web1 --json", prints: []string{`…"landlock_abi":…`}},
 		{words: "bailey source read web1 /etc/hostname --json", prints: []string{`…"ok":true…`}},
 		{words: "bailey source run --json web1 id", prints: []string{`…"ok":true…`}},
+		{words: imageFrom, prints: []string{"…reading the packages", "…bash", "…mmdebstrap failed…", "…source.read_file…"}},
 		{words: ownCommands, prints: []string{"2 of 7: add the commands of your own in /etc/bailey-readonly/commands.json: /usr/local/bin/appctl", "app status", "…own-commands…"}},
 		{words: "bailey source run web1 'appctl purge'", exit: 1, prints: []string{"…the subcommand…is not in the read-only set"}},
 		{words: "bailey source run env=test,web1 id -un", prints: []string{"== web1", "bailey-readonly"}},

@@ -29,6 +29,7 @@ var speaksOtherwise = map[string]string{
 	"hooks exec":        "the hook's own streams",
 	"hooks run":         "the frame that goes on",
 	"jail run":          "the program's own streams; what held it is JSON on stderr",
+	"image from-source": "it needs a host and all its packages; TestPlanSource has its plan, and TestReadHost the calls",
 	"judge claude-code": "the protocol of the agent's hooks",
 	"man":               "a page, for man(1)",
 	"model start":       "it serves until it is ended; model.txtar uses what it prints",

@@ -152,7 +152,7 @@ func (a *App) Root() *cobra.Command {
 // commandGroups is the order of the commands in the help: twelve for every day, then the others by subject.
 var commandGroups = []struct{ title, commands string }{
 	{"Everyday commands:", "init doctor status run capabilities wrap approvals approve deny receipts kill resume"},
-	{"Rules and packs:", "allow deny-rule policy pack profile hooks shim source sandbox ssh-ca"},
+	{"Rules and packs:", "allow deny-rule policy pack profile hooks shim source image sandbox ssh-ca"},
 	{"Agents and their interfaces:", "agent token session serve model judge tools"},
 	{"People:", "grants notify tui"},
 	{"Records and secrets:", "audit broker budget metrics redact"},
@@ -364,7 +364,7 @@ var AgentVerbs = []string{"run", "capabilities", "serve", "status", "doctor", "m
 	"help", "completion", "session",
 	"receipts list", "receipts show", "receipts report", "approvals list", "approvals show", "audit verify",
 	"policy check", "policy explain", "policy show",
-	"budget", "jail explain", "pack list", "pack show", "shim list", "shim activate", "shim check", "source check", "source list", "source show", "source run", "source read",
+	"budget", "jail explain", "pack list", "pack show", "shim list", "shim activate", "shim check", "source check", "source list", "source show", "source run", "source read", "image list", "image show",
 	"sandbox create", "sandbox list", "sandbox show", "sandbox exec", "sandbox start", "sandbox stop", "sandbox pause", "sandbox snapshot",
 	"sandbox snapshots", "sandbox restore", "sandbox branch", "sandbox extend",
 	"sandbox diff", "sandbox export", "sandbox verify", "sandbox destroy"}

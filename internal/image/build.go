@@ -39,6 +39,7 @@ type Maker struct {
 	Store    *Store
 	Agent    func(arch string) (string, error) // path of the program bailey-guest for an architecture
 	Progress func(step string)                 // called before each step that takes long; may be nil
+	Record   func(Image) error                 // called before an image is added; may be nil
 }
 
 func (m *Maker) report(format string, args ...any) {
@@ -55,7 +56,8 @@ type Build struct {
 	Fresh     bool  // fetch packages even if a root of the same recipe was made lately
 	// Files are added to the root after the packages, by path.
 	Files map[string]FileText
-	From  string // origin, for people; "" for the recipe
+	Links map[string]string // symbolic links: path to target
+	From  string            // origin, for people; "" for the recipe
 }
 
 // A FileText is a regular file.
@@ -93,11 +95,8 @@ func (m *Maker) Build(ctx context.Context, b Build) (Image, error) {
 	if err := t.addArchive(io.NewSectionReader(root, 0, info.Size()), false); err != nil {
 		return Image{}, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(b.Files)) {
-		f := b.Files[name]
-		if err := t.putText(name, f, at); err != nil {
-			return Image{}, bailey.Invalid.Wrapf(err, "leave it out", "the file %.200q cannot be added", name)
-		}
+	if err := t.addOwnFiles(b, at); err != nil {
+		return Image{}, err
 	}
 	if err := m.takeKernel(ctx, d, t, b.Recipe.Arch); err != nil {
 		return Image{}, err
@@ -107,6 +106,47 @@ func (m *Maker) Build(ctx context.Context, b Build) (Image, error) {
 		from = fmt.Sprintf("%s %s with %d packages of its own", b.Recipe.OS, b.Recipe.Release, len(b.Recipe.Packages))
 	}
 	return m.finishDisk(ctx, d, t, at, Image{Arch: b.Recipe.Arch, DiskBytes: b.DiskBytes, From: from})
+}
+
+// maskedUnits are units of systemd that only cost time in a machine that has no console and lives for hours.
+const maskedUnits = `getty@tty1.service getty-static.service getty.target serial-getty@hvc0.service apt-daily.timer
+apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer systemd-repart.service
+systemd-pstore.service systemd-binfmt.service systemd-update-utmp.service systemd-update-utmp-runlevel.service
+systemd-pcrphase.service systemd-pcrphase-sysinit.service systemd-pcrmachine.service systemd-firstboot.service
+systemd-networkd-wait-online.service dev-hugepages.mount sys-kernel-debug.mount sys-kernel-tracing.mount
+systemd-tmpfiles-clean.timer systemd-rfkill.service systemd-hwdb-update.service`
+
+// maskUnits masks units in a root with systemd.
+func (t *tree) maskUnits(at time.Time) error {
+	if t.findNode("/lib/systemd/systemd") == nil && t.findNode("/usr/lib/systemd/systemd") == nil {
+		return nil
+	}
+	dir, err := t.walkTo([]string{"etc", "systemd", "system"}, true)
+	if err != nil {
+		return err
+	}
+	for unit := range strings.FieldsSeq(maskedUnits) {
+		dir.Children[unit] = &ext4.Node{Mode: ext4.Symlink | 0o777, Target: "/dev/null", MTime: at}
+	}
+	return nil
+}
+
+// addOwnFiles adds the files and links of a build.
+func (t *tree) addOwnFiles(b Build, at time.Time) error {
+	for _, name := range slices.Sorted(maps.Keys(b.Files)) {
+		f := b.Files[name]
+		n := &ext4.Node{Mode: ext4.Regular | f.Mode&0o7777, UID: f.UID, GID: f.GID, MTime: at, Size: int64(len(f.Text)),
+			Open: func() io.Reader { return strings.NewReader(f.Text) }}
+		if err := t.putNode(name, n); err != nil {
+			return bailey.Invalid.Wrapf(err, "leave it out", "the file %.200q cannot be added", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.Links)) {
+		if err := t.putNode(name, &ext4.Node{Mode: ext4.Symlink | 0o777, Target: b.Links[name], MTime: at}); err != nil {
+			return bailey.Invalid.Wrapf(err, "leave it out", "the link %.200q cannot be added", name)
+		}
+	}
+	return t.maskUnits(at)
 }
 
 func checkDisk(size *int64) error {
@@ -155,7 +195,7 @@ func (m *Maker) commitDisk(ctx context.Context, d *Draft, raw string, i Image) (
 	}
 	m.report("computing digests")
 	i.Kernel, i.Initrd, i.Layers = "kernel", "initrd", []Layer{{Path: "disk.qcow2", Format: "qcow2"}}
-	return d.Commit(i)
+	return d.Commit(i, m.Record)
 }
 
 // A contextWriter ends with its context.

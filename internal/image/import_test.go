@@ -45,10 +45,8 @@ func testKernel(t testing.TB) string {
 func rawDisk(t testing.TB, head []byte, at int64, files map[string]FileText) string {
 	t.Helper()
 	tree := newTree(1 << 30)
-	for name, f := range files {
-		if err := tree.putText(name, f, time.Unix(1, 0)); err != nil {
-			t.Fatal(err)
-		}
+	if err := tree.addOwnFiles(Build{Files: files}, time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
 	}
 	name := filepath.Join(t.TempDir(), "disk.raw")
 	f, err := os.Create(name)
@@ -147,14 +145,16 @@ func TestHostileDisks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, format := range map[string]string{
-		"backing.qcow2": "", "external.qcow2": "", "flat.vmdk": "", "child.vmdk": "", "text.vmdk": "", "zero.vmdk": "", "more.vmdk": "", "empty.raw": "",
-		"short.qcow2": "", "noise.qcow2": "", "no-table.raw": "", "backing.qcow2 as raw": "raw", "text.vmdk as raw": "raw", "child.vmdk as qcow2": "qcow2",
-		"backing.qcow2 as oci": "oci", "base.vmdk as vhdx": "vhdx",
+	for name, c := range map[string]struct{ format, reason string }{
+		"backing.qcow2": {"", "based on another file"}, "external.qcow2": {"", "data is in another file"}, "flat.vmdk": {"", "too short"},
+		"child.vmdk": {"", "based on another file"}, "text.vmdk": {"", "in other files"}, "zero.vmdk": {"", "0 sectors"}, "more.vmdk": {"", "other extents"},
+		"empty.raw": {"", "too short"}, "short.qcow2": {"", "too short"}, "noise.qcow2": {"", "begins like raw"}, "no-table.raw": {"", "no partition table"},
+		"backing.qcow2 as raw": {"raw", "begins like qcow2"}, "text.vmdk as raw": {"raw", "begins like vmdk"}, "child.vmdk as qcow2": {"qcow2", "begins like vmdk"},
+		"backing.qcow2 as oci": {"oci", "not a tar archive"}, "base.vmdk as vhdx": {"vhdx", "does not follow from its name"},
 	} {
 		file, _, _ := strings.Cut(name, " as ")
-		_, err := m.Import(t.Context(), Import{Name: "x", File: at(file), Format: format, Kernel: testKernel(t), Arch: "amd64"})
-		if !errors.Is(err, bailey.Invalid) || bailey.HintOf(err) == "" {
+		_, err := m.Import(t.Context(), Import{Name: "x", File: at(file), Format: c.format, Kernel: testKernel(t), Arch: "amd64"})
+		if !errors.Is(err, bailey.Invalid) || bailey.HintOf(err) == "" || !strings.Contains(err.Error(), c.reason) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

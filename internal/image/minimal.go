@@ -14,12 +14,13 @@ import (
 
 // A MinimalConfig names the files of the host from which an image without disk is made.
 type MinimalConfig struct {
-	Name   string // of the image
-	Arch   string // "amd64" or "arm64"
-	Agent  string // the program bailey-guest for that architecture
-	Kernel string // with the drivers of virtio devices built in
-	Tools  string // busybox, statically linked, for /bin; "" for none
-	From   string // origin, for people
+	Name   string            // of the image
+	Arch   string            // "amd64" or "arm64"
+	Agent  string            // the program bailey-guest for that architecture
+	Kernel string            // with the drivers of virtio devices built in
+	Tools  string            // busybox, statically linked, for /bin; "" for none
+	From   string            // origin, for people
+	Record func(Image) error // called before the image is added; may be nil
 }
 
 // minimalMemory is the least memory of a minimal guest: its kernel, the initramfs and the agent.
@@ -43,7 +44,7 @@ func (s *Store) AddMinimal(ctx context.Context, c MinimalConfig) (Image, error) 
 		return Image{}, explainWrite(err, s.dir)
 	}
 	return d.Commit(Image{Kind: Minimal, OS: "minimal", Arch: c.Arch, Kernel: "kernel", Initrd: "initrd",
-		Append: "bailey.port=bailey", MemoryMB: minimalMemory, From: c.From})
+		Append: "bailey.port=bailey", MemoryMB: minimalMemory, From: c.From}, c.Record)
 }
 
 // guestFiles are the files of a minimal guest beside the agent.

@@ -310,8 +310,8 @@ func digestRested(f *os.File, id identity) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// Remove removes an image that is not in use, even a damaged one.
-func (s *Store) Remove(name string) error {
+// Remove removes an image that is not in use, even a damaged one. first, if it is set, records that just before.
+func (s *Store) Remove(name string, first func() error) error {
 	lock, err := s.lockImage(name, true)
 	if err != nil {
 		return err
@@ -322,6 +322,11 @@ func (s *Store) Remove(name string) error {
 		return err
 	}
 	defer unlock()
+	if first != nil {
+		if err := first(); err != nil {
+			return err
+		}
+	}
 	old := filepath.Join(s.dir, oldPrefix+rand.Text())
 	if err := os.Rename(filepath.Join(s.dir, name), old); err != nil {
 		return explainWrite(err, s.dir)
@@ -383,9 +388,9 @@ func (d *Draft) Abandon() error {
 	return err
 }
 
-// Commit adds the image to the store. Its paths are names of files of the draft; digests and sizes are computed. If it
-// fails, nothing remains.
-func (d *Draft) Commit(i Image) (Image, error) {
+// Commit adds the image to the store. Its paths are names of files of the draft; digests and sizes are computed. first, if it
+// is set, records the image just before it is added. If it or anything else fails, nothing remains.
+func (d *Draft) Commit(i Image, first func(Image) error) (Image, error) {
 	defer d.Abandon()
 	i.Name, i.Built = "", i.Built.UTC().Truncate(time.Second)
 	if i.Built.IsZero() {
@@ -413,10 +418,13 @@ func (d *Draft) Commit(i Image) (Image, error) {
 	if err := d.writeRecord(r); err != nil {
 		return Image{}, explainWrite(err, d.store.dir)
 	}
-	if err := d.giveName(); err != nil {
-		return Image{}, err
+	made := r.Image.atPlace(filepath.Join(d.store.dir, d.name), d.name, sums)
+	if first != nil {
+		if err := first(made); err != nil {
+			return Image{}, err
+		}
 	}
-	return r.Image.atPlace(filepath.Join(d.store.dir, d.name), d.name, sums), nil
+	return made, d.giveName()
 }
 
 // sealFile makes a file durable and read-only, and computes its digest. Machines run under other user ids, so everybody

@@ -66,13 +66,13 @@ func TestStore(t *testing.T) {
 	if _, err := s.Create("one"); !errors.Is(err, bailey.Conflict) {
 		t.Error(err)
 	}
-	if err := s.Remove("one"); err != nil {
+	if err := s.Remove("one", nil); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Get("one"); !errors.Is(err, bailey.NotFound) {
 		t.Error(err)
 	}
-	if err := s.Remove("one"); !errors.Is(err, bailey.NotFound) {
+	if err := s.Remove("one", nil); !errors.Is(err, bailey.NotFound) {
 		t.Error(err)
 	}
 	expectNames(t, dir, storeLock, "two.1_a-b")
@@ -120,7 +120,7 @@ func TestChangedImage(t *testing.T) {
 			if list, err := s.List(); err != nil || len(list) != 1 || name != "content" && list[0].Problem == "" {
 				t.Errorf("%+v, %v", list, err)
 			}
-			if err := s.Remove("one"); err != nil {
+			if err := s.Remove("one", nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -171,7 +171,7 @@ func TestImageInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := openStore(t, dir).Remove("one"); !errors.Is(err, bailey.Conflict) || !strings.Contains(err.Error(), "in use") {
+	if err := openStore(t, dir).Remove("one", nil); !errors.Is(err, bailey.Conflict) || !strings.Contains(err.Error(), "in use") {
 		t.Error(err)
 	}
 	d, err := s.Create("two")
@@ -185,7 +185,7 @@ func TestImageInUse(t *testing.T) {
 	d.lock.Close() // as if its process were killed
 	again := openStore(t, dir)
 	expectNames(t, dir, storeLock, "one")
-	if err := errors.Join(u.Close(), again.Remove("one")); err != nil {
+	if err := errors.Join(u.Close(), again.Remove("one", nil)); err != nil {
 		t.Error(err)
 	}
 	if err := os.Mkdir(filepath.Join(dir, oldPrefix+"x"), 0o700); err != nil {
@@ -207,7 +207,7 @@ func TestSameName(t *testing.T) {
 	if err := errors.Join(writeText(d, "kernel", "k"), writeText(d, "initrd", "i")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Commit(Image{Kind: Minimal, Arch: "amd64", Kernel: "kernel", Initrd: "initrd"}); !errors.Is(err, bailey.Conflict) {
+	if _, err := d.Commit(Image{Kind: Minimal, Arch: "amd64", Kernel: "kernel", Initrd: "initrd"}, nil); !errors.Is(err, bailey.Conflict) {
 		t.Error(err)
 	}
 	if got, err := s.Get("one"); err != nil || got.Digest != i.Digest {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"path"
 	"strings"
-	"time"
 
 	"bailey"
 	"bailey/internal/ext4"
@@ -200,8 +199,8 @@ func (t *tree) readText(name string, most int64) string {
 	return string(text)
 }
 
-// putText adds a regular file, which replaces what is there.
-func (t *tree) putText(name string, f FileText, at time.Time) error {
+// putNode adds a file that is not a directory, which replaces what is there.
+func (t *tree) putNode(name string, n *ext4.Node) error {
 	names, err := splitPath(name)
 	if err != nil || len(names) == 0 {
 		return errors.Join(err, errors.New("its name is empty"))
@@ -214,9 +213,8 @@ func (t *tree) putText(name string, f FileText, at time.Time) error {
 	if isDirectory(dir.Children[last]) {
 		return errors.New("there is a directory")
 	}
-	t.bytes += int64(len(f.Text))
-	dir.Children[last] = &ext4.Node{Mode: ext4.Regular | f.Mode&0o7777, UID: f.UID, GID: f.GID, MTime: at, Size: int64(len(f.Text)),
-		Open: func() io.Reader { return strings.NewReader(f.Text) }}
+	t.bytes += n.Size
+	dir.Children[last] = n
 	return nil
 }
 

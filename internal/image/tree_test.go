@@ -84,7 +84,7 @@ func TestLayers(t *testing.T) {
 		{folder("usr/lib/"), linkTo(tar.TypeSymlink, "lib", "usr/lib"), regular("./lib/a", "a"), regular("/etc/old", "old"), regular("etc/kept", "kept"),
 			linkTo(tar.TypeLink, "etc/again", "etc/kept"), regular("var/x/1", "1"), regular("var/x/2", "2"), linkTo(tar.TypeSymlink, "abs", "/usr"),
 			linkTo(tar.TypeSymlink, "out", "../../../etc")},
-		{regular("lib/b", "b"), regular("etc/.wh.old", ""), regular("etc/.wh.none", ""), regular("var/x/3", "3"), regular("var/x/.wh..wh..opq", ""),
+		{regular("lib/b", "b"), regular("etc/.wh.old", ""), regular("etc/.wh.none", ""), regular("var/x/3", "3"), regular("var/x/4", "4"), regular("var/x/.wh..wh..opq", ""),
 			regular("abs/lib/c", "c"), regular("out/in", "in"), {Typeflag: tar.TypeChar, Name: "dev/null", Devmajor: 1, Devminor: 3}},
 		{regular("etc/kept", "new"), folder("usr/lib"), regular("var/x/.wh.3", ""), regular("var/x/3", "three"), regular("usr/.wh.none", "")},
 	} {
@@ -93,7 +93,7 @@ func TestLayers(t *testing.T) {
 		}
 	}
 	want := []string{"abs->/usr", "dev/", "dev/null?", "etc/", "etc/again=kept", "etc/in=in", "etc/kept=new", "lib->usr/lib", "out->../../../etc",
-		"usr/", "usr/lib/", "usr/lib/a=a", "usr/lib/b=b", "usr/lib/c=c", "var/", "var/x/", "var/x/3=three"}
+		"usr/", "usr/lib/", "usr/lib/a=a", "usr/lib/b=b", "usr/lib/c=c", "var/", "var/x/", "var/x/3=three", "var/x/4=4"}
 	if got := listTree(tree.root, ""); !slices.Equal(got, want) {
 		t.Errorf("%q\nwant\n%q", got, want)
 	}

@@ -126,6 +126,9 @@ func (s *Server) handlers() []gateway.Handler {
 		gateway.Handle(apitype.RecordJailRun, s.recordJailRun),
 		gateway.Handle(apitype.EnterSandbox, s.recordSandboxEntry),
 
+		// images of machines
+		gateway.Handle(apitype.RecordImage, s.recordImage),
+
 		// redaction sessions
 		gateway.Handle(apitype.ShowKeptSession, s.showKeptSession),
 

@@ -54,6 +54,9 @@ var wholeCalls = []string{"internal/server", "internal/cli/direct", "internal/be
 // gates matches the scenarios of broken gates in test/day.
 const gates = "^(TestBrokenGates|TestDayInPieces)$"
 
+// images is the test that fetches the packages of a distribution and boots them.
+const images = "-run=^TestDebianBoots$"
+
 // allParts returns all checks, in order.
 func (c *checks) allParts(all []string) []part {
 	p := tree{c, all}
@@ -68,6 +71,7 @@ func (c *checks) allParts(all []string) []part {
 		{"broken gates", p.longTests("changed", "test/day", "-run="+gates), always, p.longTests("all", "test/day", "-run="+gates)},
 		{"race detector", c.raceTests(p.filterChanged(raced)), some(raced), c.raceTests(raced)},
 		{"guests", p.longTests("changed", "test/guest"), always, p.longTests("all", "test/guest")},
+		{"images", p.longTests("changed", "internal/image", images), always, p.longTests("all", "internal/image", images)},
 		{"ordinary user", c.ordinaryUserTests(p.filterChanged(ownable)...), some(ownable), c.ordinaryUserTests("./...")},
 		{name: "short", full: c.runShort},
 		{name: "fuzz and soak", full: c.runFuzz},

@@ -53,7 +53,8 @@ func (b built) Run() int {
 	}
 	defer os.RemoveAll(dir)
 	// On a busy machine a command may wait and print the reason. That line must not become part of its output.
-	build := exec.Command("go", "build", "-ldflags=-X bailey/internal/cli.SaysWhy=no", "-o", dir+"/", "bailey/cmd/bailey", "bailey/cmd/bailey-bench", "bailey/cmd/bailey-broker", "bailey/cmd/bailey-shim")
+	build := exec.Command("go", "build", "-ldflags=-X bailey/internal/cli.SaysWhy=no", "-o", dir+"/", "bailey/cmd/bailey",
+		"bailey/cmd/bailey-bench", "bailey/cmd/bailey-broker", "bailey/cmd/bailey-shim", "bailey/cmd/bailey-guest")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
 		return 1

@@ -26,7 +26,7 @@ type commands struct{ *cli.App }
 // Add adds the commands of this package to the table of commands.
 func (Work) Add(app *cli.App, root *cobra.Command) {
 	a := &commands{app}
-	root.AddCommand(a.auditVerb(), a.gatewayVerb(), a.jailVerb(), a.wrapVerb(), a.doctorVerb(), a.brokerVerb())
+	root.AddCommand(a.auditVerb(), a.gatewayVerb(), a.jailVerb(), a.wrapVerb(), a.doctorVerb(), a.brokerVerb(), a.imageVerb())
 	findSubcommand(root, "pack").AddCommand(a.packOnboardVerb())
 	a.addSourceVerbs(findSubcommand(root, "source"))
 	a.addSandboxVerbs(findSubcommand(root, "sandbox"))

@@ -337,16 +337,25 @@ func findApply(machine string) ([]byte, error) { return findProgram(hostapply.Na
 
 // findProgram returns a program for the processor of a host, from a file beside this program.
 func findProgram(program, machine string) ([]byte, error) {
-	want, ok := map[string]elf.Machine{"x86_64": elf.EM_X86_64, "aarch64": elf.EM_AARCH64}[machine]
-	name, _ := map[string]string{"x86_64": "amd64", "aarch64": "arm64"}[machine]
+	name, ok := map[string]string{"x86_64": "amd64", "aarch64": "arm64"}[machine]
 	if !ok {
 		return nil, bailey.Invalid.Errorf("use a host with x86_64 or aarch64", "there is no %s for the processor %.40q", program, machine)
 	}
-	self, err := os.Executable()
+	path, err := findBeside(program, name)
 	if err != nil {
 		return nil, err
 	}
-	for _, file := range []string{program + "-" + name, program} {
+	return os.ReadFile(path)
+}
+
+// findBeside returns the path of a program for another machine, which is beside this program: NAME-ARCH or NAME.
+func findBeside(name, arch string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	want := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[arch]
+	for _, file := range []string{name + "-" + arch, name} {
 		path := filepath.Join(filepath.Dir(self), file)
 		f, err := elf.Open(path)
 		if err != nil {
@@ -355,12 +364,11 @@ func findProgram(program, machine string) ([]byte, error) {
 		matches := f.Machine == want
 		f.Close()
 		if matches {
-			return os.ReadFile(path)
+			return path, nil
 		}
 	}
-	return nil, bailey.NotFound.Errorf(fmt.Sprintf("build it: GOOS=linux GOARCH=%s CGO_ENABLED=0 go build -o %s ./cmd/%s", name,
-		filepath.Join(filepath.Dir(self), program+"-"+name), program),
-		"%s for %s is not beside %s", program, machine, filepath.Base(self))
+	return "", bailey.NotFound.Errorf(fmt.Sprintf("build it: GOOS=linux GOARCH=%s CGO_ENABLED=0 go build -o %s ./cmd/%s", arch,
+		filepath.Join(filepath.Dir(self), name+"-"+arch), name), "%s for %s is not beside %s", name, arch, filepath.Base(self))
 }
 
 func (a *commands) sourcePrepareVerb() *cobra.Command {

@@ -130,6 +130,9 @@ var (
 	RecordJailRun = localapi.NewCommand[JailQuery, localapi.None](JailRunEvent)
 	EnterSandbox  = localapi.NewCommand[SandboxEntering, localapi.None](SandboxEnterEvent)
 
+	// images of machines
+	RecordImage = localapi.NewCommand[ImageChange, localapi.None](ImageEvent)
+
 	// redaction sessions
 	ShowKeptSession = localapi.NewQuery[KeptQuery, KeptSession]("redactions")
 
