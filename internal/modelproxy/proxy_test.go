@@ -235,8 +235,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestEncodings checks every encoding in both directions, and refuses others.
-func TestEncodings(t *testing.T) {
+// TestTrap02Encodings checks every encoding in both directions, and refuses others.
+func TestTrap02Encodings(t *testing.T) {
 	t.Parallel()
 	encode := map[string]func(io.Writer) io.WriteCloser{
 		"gzip":    func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) },
@@ -335,8 +335,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestUpstreamFaults checks each way in which a provider can fail: the client gets an error, and the request is made once.
-func TestUpstreamFaults(t *testing.T) {
+// TestTrap20UpstreamFaults checks each way in which a provider can fail: the client gets an error, and the request is made once.
+func TestTrap20UpstreamFaults(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
@@ -408,8 +408,8 @@ func endless(n int) http.HandlerFunc {
 	}
 }
 
-// TestClientLeaves checks that the request to the provider ends with the client, which costs money otherwise.
-func TestClientLeaves(t *testing.T) {
+// TestTrap19ClientLeaves checks that the request to the provider ends with the client, which costs money otherwise.
+func TestTrap19ClientLeaves(t *testing.T) {
 	t.Parallel()
 	began, ended := make(chan bool), make(chan bool)
 	b := newBench(t, nil, func(w http.ResponseWriter, r *http.Request) {
@@ -470,9 +470,9 @@ func TestBackpressure(t *testing.T) {
 	}
 }
 
-// TestRestoresFileInputs checks that a token comes back in the inputs of file tools only if the settings allow it, and
+// TestTrap21RestoresFileInputs checks that a token comes back in the inputs of file tools only if the settings allow it, and
 // never in a command line.
-func TestRestoresFileInputs(t *testing.T) {
+func TestTrap21RestoresFileInputs(t *testing.T) {
 	t.Parallel()
 	answer := func(tool, field string) string {
 		return `{"type":"message","role":"assistant","model":"m","content":[{"type":"tool_use","id":"t","name":"` + tool + `","input":{"` + field + `":"x [REDACTED_PASSWORD_1] y"}}],"stop_reason":"tool_use","usage":{}}`
