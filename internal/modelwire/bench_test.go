@@ -93,7 +93,7 @@ func BenchmarkStream(b *testing.B) {
 	for d, stream := range streams {
 		b.Run(string(d), func(b *testing.B) {
 			in := stream(a)
-			events := strings.SplitAfter(in, "\n\n")
+			events := strings.SplitAfter(strings.ReplaceAll(in, "\r\n", "\n"), "\n\n")
 			b.SetBytes(int64(len(in)))
 			for b.Loop() {
 				s := NewStream(endpointOf(d), io.Discard, tableEditor{table})

@@ -17,7 +17,6 @@ type eventReader struct {
 	seen    int  // bytes of held that were searched
 	line    int  // start of the line in held that is not complete
 	started bool // the byte order mark was searched
-	afterCR bool // an event ended in a carriage return, so that a newline belongs to it
 }
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
@@ -26,12 +25,6 @@ var byteOrderMark = []byte("\xef\xbb\xbf")
 func (r *eventReader) nextEvent() *event {
 	for r.seen < len(r.held) {
 		c := r.held[r.seen]
-		if r.afterCR {
-			r.afterCR = false
-			if c == '\n' {
-				return r.cutEvent(1)
-			}
-		}
 		if c != '\n' && c != '\r' {
 			n := bytes.IndexAny(r.held[r.seen:], "\r\n")
 			if n < 0 {
@@ -50,10 +43,9 @@ func (r *eventReader) nextEvent() *event {
 			return nil // a newline may follow
 		}
 		r.seen++
+		// After a blank line, the newline may come later. Alone, it is an event without data, which passes.
 		if c == '\r' && r.seen < len(r.held) && r.held[r.seen] == '\n' {
 			r.seen++
-		} else if c == '\r' && blank {
-			r.afterCR = true
 		}
 		r.line = r.seen
 		if blank {

@@ -125,10 +125,10 @@ func TestEveryByte(t *testing.T) {
 	for d, stream := range streams {
 		t.Run(string(d), func(t *testing.T) {
 			t.Parallel()
-			checkCuts(t, endpointOf(d), stream(a))
-			checkCuts(t, endpointOf(d), strange(stream(a)))
+			checkCuts(t, endpointOf(d), stream(a), 1)
+			checkCuts(t, endpointOf(d), strange(stream(a)), 7) // TestTrap18 cuts such a stream at every byte
 			if d == Gemini {
-				checkCuts(t, Endpoint{Dialect: Gemini, Operation: Generate, Array: true}, arrayOf(stream(a)))
+				checkCuts(t, Endpoint{Dialect: Gemini, Operation: Generate, Array: true}, arrayOf(stream(a)), 1)
 			}
 		})
 	}
@@ -150,7 +150,8 @@ func arrayOf(in string) string {
 	return "[" + strings.TrimPrefix(strings.TrimSpace(in), "data: ") + "\n]\n"
 }
 
-func checkCuts(t *testing.T, e Endpoint, in string) {
+// checkCuts checks a stream in pieces of several sizes, and cut once at each byte, or each so many.
+func checkCuts(t *testing.T, e Endpoint, in string, step int) {
 	t.Helper()
 	want, usage := streamInPieces(t, e, in, len(in), shower{})
 	if e.Array {
@@ -169,7 +170,7 @@ func checkCuts(t *testing.T, e Endpoint, in string) {
 	for size := 1; size < 32; size++ {
 		check(streamInPieces(t, e, in, size, shower{}))
 	}
-	for i := range len(in) {
+	for i := 0; i < len(in); i += step {
 		var out bytes.Buffer
 		s := NewStream(e, &out, shower{})
 		s.Write([]byte(in[:i]))
@@ -345,5 +346,90 @@ func TestCallsWithOneIndex(t *testing.T) {
 	want = strings.Replace(want, `"Bash","arguments":"{\"a\":\"hunter2`, `"Bash","arguments":"{\"a\":\"`+token, 1)
 	if got != want || strings.Join(u.ToolNames, " ") != "Edit Bash Edit" {
 		t.Errorf("%v\n got %s\nwant %s", u.ToolNames, got, want)
+	}
+}
+
+// TestTruncatedArray checks that a text that is held back is one more element if the array ends too early.
+func TestTruncatedArray(t *testing.T) {
+	e := Endpoint{Dialect: Gemini, Operation: Generate, Array: true}
+	element := `{"candidates":[{"content":{"parts":[{"text":"%s"}],"role":"model"}}]}`
+	for _, end := range []string{"", "\n", "\n,", "\n,\r\n", "\n]", "]\n"} {
+		before, _, _ := strings.Cut(end, "]")
+		comma := map[bool]string{true: ",", false: ""}[!strings.Contains(end, ",")]
+		want := "[" + fmt.Sprintf(element, "a ") + before + comma + fmt.Sprintf(element, "[RED") + end[len(before):]
+		in := "[" + fmt.Sprintf(element, "a [RED") + end
+		for size := range len(in) {
+			if got, _ := streamInPieces(t, e, in, size+1, shower{}); got != want {
+				t.Fatalf("pieces of %d\n got %q\nwant %q", size+1, got, want)
+			}
+		}
+	}
+}
+
+// TestPairsAreWhole checks that an editor gets a surrogate pair as one character, wherever it is cut.
+func TestPairsAreWhole(t *testing.T) {
+	in := `{"a":"x\ud83d\ude00y\ud83d\u0041\ude00"}`
+	for i := range len(in) {
+		var out bytes.Buffer
+		p := newPartial(Where{}, wholeWriters(func(_ Where, s string) string { return strings.ReplaceAll(s, "😀", "smile") }), &out)
+		p.writePiece(in[:i])
+		p.writePiece(in[i:])
+		p.finishText()
+		if got := out.String(); got != `{"a":"xsmiley\ud83dA\ude00"}` {
+			t.Fatalf("cut at %d: %s", i, got)
+		}
+	}
+}
+
+// TestBytewiseWriter checks an editor whose writer cuts its text inside characters.
+func TestBytewiseWriter(t *testing.T) {
+	var out bytes.Buffer
+	p := newPartial(Where{}, func(where Where, out io.Writer) io.WriteCloser {
+		return wholeWriters(show)(where, writerFunc(func(b []byte) {
+			for i := range b {
+				out.Write(b[i : i+1])
+			}
+		}))
+	}, &out)
+	p.writePiece(`["\u00e9 é", "é\ud83d\u00e9` + token + `é😀\ud83d\"", 1]`)
+	p.finishText()
+	if got, want := out.String(), `["\u00e9 é", "é\ud83d\u00e9hunter2é😀\ud83d\"", 1]`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+type writerFunc func([]byte)
+
+func (f writerFunc) Write(b []byte) (int, error) { f(b); return len(b), nil }
+
+// TestNoLastLine checks that a text that is held back after a last event without an end is written as an event of its
+// own.
+func TestNoLastLine(t *testing.T) {
+	delta := `data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"%s"}}`
+	for _, end := range []string{"", "\n", "\r\n"} {
+		got, _ := streamInPieces(t, endpointOf(Anthropic), fmt.Sprintf(delta, "a [RED")+end, 9, shower{})
+		if want := fmt.Sprintf(delta, "a ") + end + "\n\n" + fmt.Sprintf(delta, "[RED") + "\n\n"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	const half = `data: {"type":"content_bl`
+	got, _ := streamInPieces(t, endpointOf(Anthropic), fmt.Sprintf(delta, "a [RED")+"\n\n"+half, 9, shower{})
+	if want := fmt.Sprintf(delta, "a ") + "\n\n" + fmt.Sprintf(delta, "[RED") + "\n\n" + half; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestUsageTwice checks that counts that a stream repeats are not added.
+func TestUsageTwice(t *testing.T) {
+	for d, event := range map[Dialect]string{
+		Anthropic:       `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":3,"cache_read_input_tokens":4,"output_tokens":5}}`,
+		OpenAIResponses: `{"type":"response.completed","response":{"output":[{"type":"function_call","name":"f"}],"usage":{"input_tokens":7,"input_tokens_details":{"cached_tokens":4},"output_tokens":5}}}`,
+		OpenAIChat:      `{"choices":[],"usage":{"prompt_tokens":7,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens":5}}`,
+		Gemini:          `{"usageMetadata":{"promptTokenCount":7,"cachedContentTokenCount":4,"candidatesTokenCount":5}}`,
+	} {
+		_, u := streamInPieces(t, endpointOf(d), strings.Repeat("data: "+event+"\n\n", 2), 50, shower{})
+		if u.Input != 7 || u.Output != 5 || u.CacheRead != 4 || len(u.ToolNames) > 1 {
+			t.Errorf("%s: %+v", d, u)
+		}
 	}
 }

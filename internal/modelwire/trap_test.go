@@ -375,3 +375,24 @@ func TestFlushBefore(t *testing.T) {
 		}
 	}
 }
+
+// TestFlushBeforeCall checks the same for Gemini, where a text ends before a part that is no text.
+func TestFlushBeforeCall(t *testing.T) {
+	chunk := func(parts, more string) string {
+		return `data: {"candidates":[{"content":{"parts":[` + parts + `],"role":"model"}` + more + "}],\"modelVersion\":\"g\"}\n\n"
+	}
+	call := `{"functionCall":{"name":"f","args":{}}}`
+	own := `data: {"modelVersion":"g","candidates":[{"content":{"parts":[{"text":"[REDACTED_"}],"role":"model"}}]}` + "\n\n"
+	held := chunk(`{"text":"a [REDACTED_"}`, "")
+	for in, want := range map[string]string{
+		held + chunk(call, ""):                                          chunk(`{"text":"a "}`, "") + own + chunk(call, ""),
+		held + chunk("", `,"finishReason":"STOP"`):                      chunk(`{"text":"a "}`, "") + own + chunk("", `,"finishReason":"STOP"`),
+		held + chunk(`{"text":"HOST_1]"},`+call+`,{"text":"[RED"}`, ""): chunk(`{"text":"a "}`, "") + chunk(`{"text":"db-7.corp"},`+call+`,{"text":""}`, "") + strings.Replace(own, "[REDACTED_", "[RED", 1),
+		chunk(`{"text":"[RED"},`+call, ""):                              chunk(`{"text":"[RED"},`+call, ""),
+		chunk(`{"text":"[RED"}`, `,"finishReason":"STOP"`):              chunk(`{"text":"[RED"}`, `,"finishReason":"STOP"`),
+	} {
+		if out, _ := streamInPieces(t, endpointOf(Gemini), in, len(in), shower{}); out != want {
+			t.Errorf("got  %s\nwant %s", out, want)
+		}
+	}
+}
