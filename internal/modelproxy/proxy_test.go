@@ -160,14 +160,6 @@ var streamSays = []string{
 	event("message_stop", `{"type":"message_stop"}`),
 }
 
-func sayStream(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	for _, e := range streamSays {
-		io.WriteString(w, e)
-		w.(http.Flusher).Flush()
-	}
-}
-
 func sayPlain(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	io.WriteString(w, plainSays)
@@ -346,7 +338,7 @@ func TestTrap20UpstreamFaults(t *testing.T) {
 	}{
 		"hangs":     {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, plainAsk, 503, "did not answer in time"},
 		"resets":    {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, plainAsk, 503, "closed the connection"},
-		"redirects": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 307) }, plainAsk, 502, "not followed"},
+		"redirects": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect) }, plainAsk, 502, "not followed"},
 		"encodes":   {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Encoding", "compress") }, plainAsk, 502, "cannot read the answer"},
 		"lies": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
