@@ -336,10 +336,12 @@ func TestTrap20UpstreamFaults(t *testing.T) {
 		status int
 		want   string
 	}{
-		"hangs":     {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, plainAsk, 503, "did not answer in time"},
-		"resets":    {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, plainAsk, 503, "closed the connection"},
-		"redirects": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect) }, plainAsk, 502, "not followed"},
-		"encodes":   {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Encoding", "compress") }, plainAsk, 502, "cannot read the answer"},
+		"hangs":  {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, plainAsk, 503, "did not answer in time"},
+		"resets": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, plainAsk, 503, "closed the connection"},
+		"redirects": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}, plainAsk, 502, "not followed"},
+		"encodes": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Encoding", "compress") }, plainAsk, 502, "cannot read the answer"},
 		"lies": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			io.WriteString(w, "no")
