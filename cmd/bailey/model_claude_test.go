@@ -205,9 +205,9 @@ func (m *modelBench) check(out string) {
 	}
 }
 
-// TestClaudeThroughModelProxy runs the real Claude Code over a base URL: the provider behind the proxy sees neither the
+// TestTrap26ClaudeThroughModelProxy runs the real Claude Code over a base URL: the provider behind the proxy sees neither the
 // secret nor the session's bearer, and an edit of a redacted line changes the file.
-func TestClaudeThroughModelProxy(t *testing.T) {
+func TestTrap26ClaudeThroughModelProxy(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
 	ktest.Require(t, "claude", "git")

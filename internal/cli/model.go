@@ -33,8 +33,8 @@ func (a *App) modelStart() *cobra.Command {
 		Use: "start", Short: "Accept requests to models until the command is ended",
 		Long: `Accept requests to models on an address of this machine, and print the variables that make clients use it.
 
-The session of $BAILEY_SESSION is used, or a new one. Give the agent the same session, so that its hook and its
-MCP server hide the same values by the same tokens.
+The session of $BAILEY_SESSION is used, or a new one. Give the agent the same session, so that its
+MCP server hides the same values by the same tokens.
 
 The key of the provider comes from settings.yaml (model, providers, keyFile) or from the broker (lease).`,
 		Example: "  bailey model start --listen 127.0.0.1:7446", Args: cobra.NoArgs, PreRun: a.Warn,

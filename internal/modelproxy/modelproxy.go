@@ -51,6 +51,7 @@ const (
 	maxModel   = 200      // bytes of the name of a model in a call
 	maxNames   = 64       // names of tools in a receipt
 	maxNameLen = 128
+	maxOpaque  = 32 // media types in a call
 )
 
 // Front describes the listener of a connection.
@@ -275,6 +276,15 @@ func (x *exchange) callInput() map[string]any {
 	in := map[string]any{"provider": x.provider.Name, "host": x.host, "endpoint": string(x.endpoint.Operation),
 		"bytes": jsonNumber(len(x.body)), "messages": jsonNumber(x.sum.Messages), "tools": jsonNumber(len(x.sum.Tools)),
 		"stream": x.sum.Stream}
+	opaque := []any{}
+	for _, kind := range x.sum.Opaque {
+		if len(opaque) < maxOpaque {
+			opaque = append(opaque, clipName(kind, maxNameLen-28))
+		}
+	}
+	if len(opaque) > 0 {
+		in["opaque"] = opaque
+	}
 	if x.sum.Model != "" {
 		in["model"] = clipName(x.sum.Model, maxModel)
 	}

@@ -160,14 +160,6 @@ var streamSays = []string{
 	event("message_stop", `{"type":"message_stop"}`),
 }
 
-func sayStream(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	for _, e := range streamSays {
-		io.WriteString(w, e)
-		w.(http.Flusher).Flush()
-	}
-}
-
 func sayPlain(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	io.WriteString(w, plainSays)
@@ -235,8 +227,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestEncodings checks every encoding in both directions, and refuses others.
-func TestEncodings(t *testing.T) {
+// TestTrap02Encodings checks every encoding in both directions, and refuses others.
+func TestTrap02Encodings(t *testing.T) {
 	t.Parallel()
 	encode := map[string]func(io.Writer) io.WriteCloser{
 		"gzip":    func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) },
@@ -335,8 +327,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestUpstreamFaults checks each way in which a provider can fail: the client gets an error, and the request is made once.
-func TestUpstreamFaults(t *testing.T) {
+// TestTrap20UpstreamFaults checks each way in which a provider can fail: the client gets an error, and the request is made once.
+func TestTrap20UpstreamFaults(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
@@ -344,10 +336,12 @@ func TestUpstreamFaults(t *testing.T) {
 		status int
 		want   string
 	}{
-		"hangs":     {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, plainAsk, 503, "did not answer in time"},
-		"resets":    {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, plainAsk, 503, "closed the connection"},
-		"redirects": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 307) }, plainAsk, 502, "not followed"},
-		"encodes":   {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Encoding", "compress") }, plainAsk, 502, "cannot read the answer"},
+		"hangs":  {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, plainAsk, 503, "did not answer in time"},
+		"resets": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, plainAsk, 503, "closed the connection"},
+		"redirects": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}, plainAsk, 502, "not followed"},
+		"encodes": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Encoding", "compress") }, plainAsk, 502, "cannot read the answer"},
 		"lies": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			io.WriteString(w, "no")
@@ -408,8 +402,8 @@ func endless(n int) http.HandlerFunc {
 	}
 }
 
-// TestClientLeaves checks that the request to the provider ends with the client, which costs money otherwise.
-func TestClientLeaves(t *testing.T) {
+// TestTrap19ClientLeaves checks that the request to the provider ends with the client, which costs money otherwise.
+func TestTrap19ClientLeaves(t *testing.T) {
 	t.Parallel()
 	began, ended := make(chan bool), make(chan bool)
 	b := newBench(t, nil, func(w http.ResponseWriter, r *http.Request) {
@@ -470,9 +464,9 @@ func TestBackpressure(t *testing.T) {
 	}
 }
 
-// TestRestoresFileInputs checks that a token comes back in the inputs of file tools only if the settings allow it, and
+// TestTrap21RestoresFileInputs checks that a token comes back in the inputs of file tools only if the settings allow it, and
 // never in a command line.
-func TestRestoresFileInputs(t *testing.T) {
+func TestTrap21RestoresFileInputs(t *testing.T) {
 	t.Parallel()
 	answer := func(tool, field string) string {
 		return `{"type":"message","role":"assistant","model":"m","content":[{"type":"tool_use","id":"t","name":"` + tool + `","input":{"` + field + `":"x [REDACTED_PASSWORD_1] y"}}],"stop_reason":"tool_use","usage":{}}`

@@ -44,8 +44,8 @@ type agentRun struct {
 	run     *wrap.Run
 	network settings.Network
 	through settings.Model // whether, and with which keys, requests to the model pass the model proxy
-	written []string // workspaces of the home
-	secret  []string // NAME=value
+	written []string       // workspaces of the home
+	secret  []string       // NAME=value
 	job     bailey.Job
 
 	model, named []string // host:port, see the rule wrap of the starter policy
