@@ -71,9 +71,13 @@ func readGoSum(dir string) (modules []string) {
 	return modules
 }
 
+// missingModules returns the modules that are not complete in a module cache: of some, a call may have fetched a part.
 func missingModules(cache string, modules []string) (missing []string) {
 	for _, m := range modules {
-		if info, err := os.Lstat(filepath.Join(cache, escapeModule(m))); err != nil || !info.IsDir() {
+		path, version, _ := strings.Cut(escapeModule(m), "@")
+		dir, err := os.Lstat(filepath.Join(cache, path+"@"+version))
+		_, noInfo := os.Lstat(filepath.Join(cache, "cache/download", path, "@v", version+".info"))
+		if err != nil || !dir.IsDir() || noInfo != nil {
 			missing = append(missing, m)
 		}
 	}

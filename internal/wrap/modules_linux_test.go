@@ -19,10 +19,18 @@ func TestModuleCacheOfUser(t *testing.T) {
 	}
 	project, fetched, home := filepath.Join(top, "p"), filepath.Join(top, "f"), filepath.Join(top, "h")
 	own := filepath.Join(home, moduleCache)
-	for _, dir := range []string{project, own + "/example.org/!one@v1.0.0", own + "/example.org/two@v1.0.0", fetched + "/" + moduleCache + "/example.org/two@v1.0.0"} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
+	add := func(cache, path string) {
+		for _, dir := range []string{cache + "/" + path + "@v1.0.0", cache + "/cache/download/" + path + "/@v/v1.0.0.info"} {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
 		}
+	}
+	add(own, "example.org/!one")
+	add(own, "example.org/two")
+	add(fetched+"/"+moduleCache, "example.org/two")
+	if err := os.MkdirAll(project, 0o755); err != nil {
+		t.Fatal(err)
 	}
 	sums := "example.org/One v1.0.0 h1:x=\nexample.org/One v1.0.0/go.mod h1:x=\nexample.org/two v1.0.0 h1:x=\n../../x v1 h1:x=\nbroken\n"
 	if err := os.WriteFile(project+"/go.sum", []byte(sums), 0o644); err != nil {
@@ -50,9 +58,7 @@ func TestModuleCacheOfUser(t *testing.T) {
 	if job, _, missing := plan(); job.Env[1] == "GOMODCACHE="+own || !slices.Equal(missing, []string{"example.org/One@v1.0.0"}) {
 		t.Errorf("a cache that others write to: %v %v", job.Env, missing)
 	}
-	if err := os.MkdirAll(fetched+"/"+moduleCache+"/example.org/!one@v1.0.0", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	add(fetched+"/"+moduleCache, "example.org/!one")
 	if job, wall, missing := plan(); len(missing) > 0 || len(wall.Trees) > 0 || job.Env[1] == "GOMODCACHE="+own {
 		t.Errorf("all was fetched: %v %v %v", job.Env, wall.Trees, missing)
 	}
