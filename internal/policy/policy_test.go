@@ -22,11 +22,11 @@ const pushSchema = `{"type":"object","additionalProperties":false,"required":["r
 func testActions() []Action {
 	repo := json.RawMessage(`{"type":"object","required":["repo"],"properties":{"repo":{"type":"string"},"limit":{"type":"integer"}}}`)
 	return []Action{
-		{"git.status", "git", "readOnly", "low", "readOnly", repo, true, nil, "", false, false, false},
-		{"git.push", "git", "mutating", "high", "externallyReversible", json.RawMessage(pushSchema), true, nil, "", false, false, false},
-		{"system.echo", "base", "none", "low", "readOnly", json.RawMessage(`{"type":"object","properties":{"message":{"type":"string"}}}`), true, nil, "", false, false, false},
-		{"disk.wipe", "disk", "destructive", "critical", "irreversible", nil, false, nil, "", false, false, false},
-		{"other.look", "other", "readOnly", "low", "readOnly", nil, false, nil, "", false, false, false},
+		{"git.status", "git", "readOnly", "low", "readOnly", repo, true, nil, "", false, false, false, false},
+		{"git.push", "git", "mutating", "high", "externallyReversible", json.RawMessage(pushSchema), true, nil, "", false, false, false, false},
+		{"system.echo", "base", "none", "low", "readOnly", json.RawMessage(`{"type":"object","properties":{"message":{"type":"string"}}}`), true, nil, "", false, false, false, false},
+		{"disk.wipe", "disk", "destructive", "critical", "irreversible", nil, false, nil, "", false, false, false, false},
+		{"other.look", "other", "readOnly", "low", "readOnly", nil, false, nil, "", false, false, false, false},
 	}
 }
 

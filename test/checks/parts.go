@@ -71,8 +71,8 @@ func (c *checks) allParts(all []string) []part {
 		{"broken gates", p.longTests("changed", "test/day", "-run="+gates), always, p.longTests("all", "test/day", "-run="+gates)},
 		{"race detector", c.raceTests(p.filterChanged(raced)), some(raced), c.raceTests(raced)},
 		{"guests", p.longTests("changed", "test/guest"), always, p.longTests("all", "test/guest")},
-		{"images", p.longTests("changed", "internal/image", images), always, p.longTests("all", "internal/image", images)},
 		{"ordinary user", c.ordinaryUserTests(p.filterChanged(ownable)...), some(ownable), c.ordinaryUserTests("./...")},
+		{name: "images", full: p.longTests("all", "internal/image", images)},
 		{name: "short", full: c.runShort},
 		{name: "fuzz and soak", full: c.runFuzz},
 	}
