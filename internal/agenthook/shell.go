@@ -27,7 +27,8 @@ const (
 
 var openingReasons = []string{shellOpens, programOpens, gitOpens}
 
-// translateCommand translates a simple command into calls: one for each file that the shell opens for it, one for the first
+// translateCommand translates a simple command into calls: one for each file that the shell opens for it, one for the
+// first
 // masked path that it names, and one for the command itself. If a capability means the same as the command, that
 // capability is called.
 func (c Config) translateCommand(k shellparse.Command, e Event) (parts []plannedCall) {
@@ -37,7 +38,8 @@ func (c Config) translateCommand(k shellparse.Command, e Event) (parts []planned
 		dir = absolutePath(start, k.Dir)
 	}
 	file := func(path string, writes bool, about string) {
-		p := plannedCall{id: read, dir: start, input: map[string]any{"path": resolvePath(dir, path)}, about: about, of: k.Text,
+		p := plannedCall{id: read, dir: start, input: map[string]any{"path": resolvePath(dir, path)},
+			about: about, of: k.Text,
 			opens: slices.Contains(openingReasons, about)}
 		if writes {
 			p.id, p.input = write, writeInput(resolvePath(dir, path))
@@ -51,7 +53,8 @@ func (c Config) translateCommand(k shellparse.Command, e Event) (parts []planned
 	}
 	if hidden := c.findMasked(k, dir); hidden != "" {
 		// an agent may read its settings, but not with a program that could also change them
-		file(hidden, slices.Contains(c.Settings, hidden), "it is hidden from agents: it contains secrets or controls Bailey")
+		file(hidden, slices.Contains(c.Settings, hidden),
+			"it is hidden from agents: it contains secrets or controls Bailey")
 	}
 	text, at := commandText(k), dir
 	if len(k.Words) > 0 && filepath.Base(k.Words[0]) == "git" && k.Opaque == "" {
@@ -89,7 +92,8 @@ func (c Config) translateCommand(k shellparse.Command, e Event) (parts []planned
 		}
 	}
 	plain, ok := translatePlain(k.Words)
-	if ok && !(plain.inPlace && slices.ContainsFunc(plain.paths, func(p string) bool { return isLink(absoluteLinks(dir, p)) })) {
+	if ok && !(plain.inPlace && slices.ContainsFunc(plain.paths,
+		func(p string) bool { return isLink(absoluteLinks(dir, p)) })) {
 		for _, path := range plain.written {
 			file(path, true, programOpens)
 		}
@@ -110,7 +114,8 @@ func (c Config) translateCommand(k shellparse.Command, e Event) (parts []planned
 	return append(parts, whole)
 }
 
-// translateMeaning translates a command with the meaning m into calls. If the shim can start the command and the call can
+// translateMeaning translates a command with the meaning m into calls. If the shim can start the command and the call
+// can
 // change something, the call runs in its jail, as rules demand of changes. Otherwise the tool runs outside of a cage.
 func translateMeaning(found []pack.Meaning, m pack.Meaning, k shellparse.Command, e Event, dir string,
 	whole plannedCall) (parts []plannedCall) {
@@ -120,7 +125,8 @@ func translateMeaning(found []pack.Meaning, m pack.Meaning, k shellparse.Command
 	if canShim {
 		jailed.input = maps.Clone(m.Inputs[0])
 	}
-	// In a cage, the tool holds only what it is lent and runs only the programs there; outside, it has all rights of the
+	// In a cage, the tool holds only what it is lent and runs only the programs there; outside, it has all rights of
+	// the
 	// user.
 	if len(m.Wants()) > 0 || len(m.Waivers()) > 0 || m.CagedLines() {
 		if canShim {
@@ -129,8 +135,9 @@ func translateMeaning(found []pack.Meaning, m pack.Meaning, k shellparse.Command
 		return []plannedCall{whole}
 	}
 	file := func(path string, writes bool) {
-		p := plannedCall{id: read, dir: e.Dir, input: map[string]any{"path": resolvePath(dir, path)}, about: programOpens,
-			of: k.Text, opens: true}
+		p := plannedCall{id: read, dir: e.Dir, input: map[string]any{"path": resolvePath(dir, path)},
+			about: programOpens,
+			of:    k.Text, opens: true}
 		if writes {
 			p.id, p.input = write, writeInput(resolvePath(dir, path))
 		}
@@ -168,7 +175,8 @@ func isLink(path string) bool {
 	return err == nil && info.Mode()&os.ModeSymlink != 0
 }
 
-// bareRepoReason returns why git might accept dir, or a parent directory, as a repository although it has no .git. Git recognises
+// bareRepoReason returns why git might accept dir, or a parent directory, as a repository although it has no .git. Git
+// recognises
 // a repository by file names, and it starts programs that a neighbouring file named config specifies. A directory that
 // could become a repository while the line runs counts too.
 func bareRepoReason(dir string) string {
@@ -189,7 +197,8 @@ func bareRepoReason(dir string) string {
 	}
 }
 
-// commandText returns a command as rules see it: its words, quoted if necessary. If the command is opaque, it returns the
+// commandText returns a command as rules see it: its words, quoted if necessary. If the command is opaque, it returns
+// the
 // source text.
 func commandText(k shellparse.Command) string {
 	if k.Opaque != "" || len(k.Words) == 0 {
@@ -207,7 +216,8 @@ func commandText(k shellparse.Command) string {
 // maxPath is the longest path that Linux opens, in bytes (PATH_MAX). The limit of other systems is lower.
 const maxPath = 4096
 
-// resolvePath returns the file that a program would open for path in dir, with each link resolved before the element after
+// resolvePath returns the file that a program would open for path in dir, with each link resolved before the element
+// after
 // it. If this cannot be determined, it returns the root, which no workspace contains.
 func resolvePath(dir, path string) string {
 	if path == "" {
@@ -233,7 +243,8 @@ func resolvePath(dir, path string) string {
 	return resolveLinks(path)
 }
 
-// resolveLinks resolves the links of a path as far as it exists. The rules see the real location and may therefore match by
+// resolveLinks resolves the links of a path as far as it exists. The rules see the real location and may therefore
+// match by
 // path. A dangling link stays, and the gate refuses it.
 func resolveLinks(path string) string {
 	if path = filepath.Clean(path); len(path) > maxPath {
@@ -249,7 +260,8 @@ func resolveLinks(path string) string {
 	return filepath.Join(resolveLinks(dir), name)
 }
 
-// findMasked returns the first masked path that a word of a command refers to, or "". If a word is not a plain path, its
+// findMasked returns the first masked path that a word of a command refers to, or "". If a word is not a plain path,
+// its
 // parts are tried too, for example the text after "=", ":" or "@", inside quotes, or attached to an option.
 func (c Config) findMasked(k shellparse.Command, dir string) string {
 	words := k.Words
@@ -349,7 +361,8 @@ func gitOperands(words []string, dir string) (paths []string) {
 		return nil
 	}
 	add := func(path string) {
-		if path != dir && !strings.HasPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator)) && !slices.Contains(paths, path) {
+		if path != dir && !strings.HasPrefix(path, strings.TrimSuffix(dir,
+			string(filepath.Separator))+string(filepath.Separator)) && !slices.Contains(paths, path) {
 			paths = append(paths, path)
 		}
 	}

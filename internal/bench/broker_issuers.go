@@ -24,7 +24,8 @@ import (
 	"bailey/internal/broker"
 )
 
-// benchIssuer answers like the issuers of all adapters, without their checks, and measures how long a broker talks to it.
+// benchIssuer answers like the issuers of all adapters, without their checks, and measures how long a broker talks to
+// it.
 type benchIssuer struct {
 	http http.Server
 	url  string
@@ -48,7 +49,8 @@ func startIssuer(dir string) (*benchIssuer, error) {
 		return nil, err
 	}
 	pemKey := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
-	google, err := json.Marshal(map[string]string{"type": "service_account", "client_email": "b@p.iam.gserviceaccount.com",
+	google, err := json.Marshal(map[string]string{"type": "service_account",
+		"client_email":   "b@p.iam.gserviceaccount.com",
 		"private_key_id": "k", "private_key": string(pemKey)})
 	if err != nil {
 		return nil, err
@@ -110,12 +112,15 @@ func (b *benchIssuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.mu.Unlock()
 	io.Copy(io.Discard, r.Body)
 	soon := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
-	claims := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"iat":%d,"exp":%d,"jti":"t-1"}`, time.Now().Unix(), soon.Unix()))
+	claims := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"iat":%d,"exp":%d,"jti":"t-1"}`,
+		time.Now().Unix(), soon.Unix()))
 	if r.Method == http.MethodPost && r.URL.Path == "/" {
-		fmt.Fprintf(w, `<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>ASIA</AccessKeyId><SecretAccessKey>s3cret</SecretAccessKey><SessionToken>t</SessionToken><Expiration>%s</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>`, soon.Format(time.RFC3339))
+		fmt.Fprintf(w,
+			`<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>ASIA</AccessKeyId><SecretAccessKey>s3cret</SecretAccessKey><SessionToken>t</SessionToken><Expiration>%s</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>`, soon.Format(time.RFC3339))
 	} else {
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"token":"e30.%[1]s.x","expires_at":%[2]q,"repositories":[{"name":"web","full_name":"o/web"}],"permissions":{"contents":"read"},
+		fmt.Fprintf(w,
+			`{"token":"e30.%[1]s.x","expires_at":%[2]q,"repositories":[{"name":"web","full_name":"o/web"}],"permissions":{"contents":"read"},
 "access_token":"e30.%[1]s.x","token_type":"Bearer","expires_in":3600,"issued_token_type":"urn:ietf:params:oauth:token-type:access_token",
 "accessToken":"e30.%[1]s.x","expireTime":%[2]q,"secret":{"secretValue":"s3cret","id":"i","version":1,"secretKey":"N"},
 "auth":{"client_token":"c"},"lease_id":"l","lease_duration":600,"data":{"password":"s3cret"},
@@ -126,11 +131,13 @@ func (b *benchIssuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.mu.Unlock()
 }
 
-// timeIssuers times a loan from each adapter, without the time that the broker talks to the issuer: with a new connection
+// timeIssuers times a loan from each adapter, without the time that the broker talks to the issuer: with a new
+// connection
 // for each request, and with the connection and the private key that the broker kept from the last loan.
 func (b *benchIssuer) timeIssuers(ctx context.Context, c broker.Client, own, whole map[string][]time.Duration) error {
 	for _, name := range b.leaseNames() {
-		for _, row := range []string{"", name + " kept", "", name} { // a loan without a row only opens or ends a connection
+		for _, row := range []string{"", name + " kept", "",
+			name} { // a loan without a row only opens or ends a connection
 			took, talked, err := b.timeLoan(ctx, c, name, row == name)
 			if err != nil {
 				return err
@@ -151,12 +158,14 @@ func (b *benchIssuer) setFresh(fresh bool) {
 }
 
 // timeLoan returns the time of a loan, and how much of it the broker talked to the issuer.
-func (b *benchIssuer) timeLoan(ctx context.Context, c broker.Client, name string, fresh bool) (took, talked time.Duration, err error) {
+func (b *benchIssuer) timeLoan(ctx context.Context, c broker.Client, name string, fresh bool) (took,
+	talked time.Duration, err error) {
 	b.mu.Lock()
 	b.talked, b.fresh = 0, b.fresh || fresh
 	b.mu.Unlock()
 	begin := time.Now()
-	lease, err := c.Lend(ctx, bailey.Loan{Receipt: "r-bench", Capability: "bench.lend", Wants: []bailey.Want{{Name: name, Env: "TOKEN"}}})
+	lease, err := c.Lend(ctx, bailey.Loan{Receipt: "r-bench", Capability: "bench.lend",
+		Wants: []bailey.Want{{Name: name, Env: "TOKEN"}}})
 	took = time.Since(begin)
 	if err != nil {
 		return 0, 0, err

@@ -26,7 +26,8 @@ import (
 	"bailey/internal/server"
 )
 
-// modelEvents is the number of events of one answer whose rate is measured, and modelStreams the numbers of answers at the
+// modelEvents is the number of events of one answer whose rate is measured, and modelStreams the numbers of answers at
+// the
 // same time.
 const modelEvents = 2000
 
@@ -127,7 +128,8 @@ func (b *modelBench) streamRows(ctx context.Context, streams int) (rows []Row, e
 	return []Row{direct, proxied.comparedTo(direct.Name, proxied.PerSec, direct.PerSec, 0.9)}, nil
 }
 
-// modelRequest returns a request of about size bytes: messages that stay the same, and one that does not. A negative number
+// modelRequest returns a request of about size bytes: messages that stay the same, and one that does not. A negative
+// number
 // asks for an answer of many events.
 func modelRequest(size int, secret string, number int) []byte {
 	var b bytes.Buffer
@@ -193,11 +195,13 @@ func answerModel(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	part := func(name, data string) { fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, data) }
-	part("message_start", `{"type":"message_start","message":{"id":"m","model":"bench","usage":{"input_tokens":1,"output_tokens":1}}}`)
+	part("message_start",
+		`{"type":"message_start","message":{"id":"m","model":"bench","usage":{"input_tokens":1,"output_tokens":1}}}`)
 	part("content_block_start", `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`)
 	rc := http.NewResponseController(w)
 	for range events {
-		part("content_block_delta", `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"some words "}}`)
+		part("content_block_delta",
+			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"some words "}}`)
 		if rc.Flush() != nil {
 			return
 		}
@@ -235,7 +239,8 @@ func newModelBench() (b *modelBench, err error) {
 	if b.direct, err = b.listen(func(l net.Listener) { http.Serve(l, http.HandlerFunc(answerModel)) }); err != nil {
 		return b, err
 	}
-	call := bailey.Call{Principal: bailey.Principal{Agent: "local"}, Session: bailey.Session{ID: bailey.NewSessionID()}, Dir: b.dir}
+	call := bailey.Call{Principal: bailey.Principal{Agent: "local"},
+		Session: bailey.Session{ID: bailey.NewSessionID()}, Dir: b.dir}
 	p, err := modelproxy.New(modelproxy.Config{
 		Enter: func(context.Context, string, bailey.SessionID, modelproxy.Front) (bailey.Call, func(), error) {
 			return call, func() {}, nil
@@ -251,7 +256,10 @@ func newModelBench() (b *modelBench, err error) {
 		return b, err
 	}
 	b.closing = append(b.closing, p.Close)
-	b.proxy, err = b.listen(func(l net.Listener) { p.Serve(l, func(net.Conn) modelproxy.Front { return modelproxy.Front{} }) })
+	b.proxy, err = b.listen(func(l net.Listener) {
+		p.Serve(l,
+			func(net.Conn) modelproxy.Front { return modelproxy.Front{} })
+	})
 	return b, err
 }
 

@@ -150,16 +150,16 @@ func (h *helper) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 	}
 	switch left := time.Until(got.Expires); {
 	case left <= 0 || left > maxTTL:
-		return m.unlendable(), h.outputError("has no expires within the next " + maxTTL.String())
+		return m.withoutLending(), h.outputError("has no expires within the next " + maxTTL.String())
 	case len(got.ID) > 128 || strings.ContainsFunc(got.ID, func(r rune) bool { return !isTokenRune(r) }):
 		m.ID = ""
-		return m.unlendable(), h.outputError("has an id that is not a word of at most 128 characters")
+		return m.withoutLending(), h.outputError("has an id that is not a word of at most 128 characters")
 	}
 	return m, nil
 }
 
-// unlendable returns m without its value, so that it can only be revoked.
-func (m Minted) unlendable() Minted {
+// withoutLending returns m without its value, so that it can only be revoked.
+func (m Minted) withoutLending() Minted {
 	clear(m.Value)
 	m.Value = nil
 	return m

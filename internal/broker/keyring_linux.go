@@ -122,15 +122,15 @@ func dialBus(addresses string) (*secretService, error) {
 		return nil, unavailableError(err, "start the broker in the session of its user", "the session bus does not answer")
 	}
 	c := &secretService{Conn: conn}
-	if err := c.authenticate(); err != nil {
+	if err := c.authenticateUser(); err != nil {
 		conn.Close()
 		return nil, busError(err)
 	}
 	return c, nil
 }
 
-// authenticate says who we are; the bus asks the kernel whether that is so (mechanism EXTERNAL).
-func (c *secretService) authenticate() error {
+// authenticateUser says who we are; the bus asks the kernel whether that is so (mechanism EXTERNAL).
+func (c *secretService) authenticateUser() error {
 	if err := c.SetDeadline(time.Now().Add(issuerTimeout)); err != nil {
 		return err
 	}

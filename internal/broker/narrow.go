@@ -13,12 +13,14 @@ import (
 
 // narrower is implemented by adapters whose issuer can give less than the table allows.
 type narrower interface {
-	// narrowTo returns the adapter of one call, which has no right that the receiver lacks, and its rights in words. rights
+	// narrowTo returns the adapter of one call, which has no right that the receiver lacks, and its rights in words.
+	// rights
 	// is "" if the limits change nothing. It returns an error if a limit lies outside of the table.
 	narrowTo(limits map[string]string) (a Adapter, rights string, err error)
 }
 
-// limitKinds are the kinds that a call can name. A kind that an adapter does not know leaves its rights as they are, and
+// limitKinds are the kinds that a call can name. A kind that an adapter does not know leaves its rights as they are,
+// and
 // the terms of the loan say nothing about it.
 func limitKinds() []string {
 	return []string{"access", "bucket", "namespace", "region", "repository", "service"}
@@ -126,7 +128,8 @@ func (g *github) describeRights() string {
 	return strings.Join(rights, " ") + " in " + strings.Join(g.repositories, ", ")
 }
 
-// narrowTo uses the account of the same name in the namespace of the call. The table lists the namespaces that have one.
+// narrowTo uses the account of the same name in the namespace of the call. The table lists the namespaces that have
+// one.
 func (k *kubectl) narrowTo(limits map[string]string) (Adapter, string, error) {
 	space := limits["namespace"]
 	if space == "" || len(k.namespaces) == 0 || space == k.namespace {
@@ -142,8 +145,10 @@ func (k *kubectl) narrowTo(limits map[string]string) (Adapter, string, error) {
 }
 
 // awsPrefixes returns the prefixes that the actions of a service have in policies, as in
-// https://docs.aws.amazon.com/service-authorization/latest/reference/. The first is that of the service, and the others are
-// of services that the command asks by itself. A service that is not listed has its own name, if the command and policies
+// https://docs.aws.amazon.com/service-authorization/latest/reference/. The first is that of the service, and the
+// others are
+// of services that the command asks by itself. A service that is not listed has its own name, if the command and
+// policies
 // agree on that, or is not known.
 func awsPrefixes(service string) []string {
 	prefixes := map[string]string{
@@ -191,7 +196,8 @@ func (a *aws) narrowTo(limits map[string]string) (Adapter, string, error) {
 	less.denied = []any{denyOthers(prefixes)}
 	if region := limits["region"]; region != "" && awsRegional(limits["service"]) {
 		rights = append(rights, "region "+region)
-		less.denied = append(less.denied, map[string]any{"Effect": "Deny", "Action": prefixes[0] + ":*", "Resource": "*",
+		less.denied = append(less.denied, map[string]any{"Effect": "Deny", "Action": prefixes[0] + ":*",
+			"Resource":  "*",
 			"Condition": map[string]any{"StringNotEquals": map[string]string{"aws:RequestedRegion": region}}})
 	}
 	if buckets := limits["bucket"]; buckets != "" && prefixes[0] == "s3" {
@@ -236,16 +242,19 @@ func (a *aws) policyText() (string, error) {
 	}
 	whole, err := joinPolicy(text, a.denied)
 	if err != nil {
-		return "", unavailableError(nil, "write it as {\"Version\": …, \"Statement\": […]}", "%s is not a policy", a.policy)
+		return "", unavailableError(nil, "write it as {\"Version\": …, \"Statement\": […]}",
+			"%s is not a policy", a.policy)
 	}
 	if len(whole) > maxPolicy {
 		return "", unavailableError(nil, "shorten the session policy",
-			"%s with the limits of the call is longer than %d characters", cmp.Or(a.policy, "the session policy"), maxPolicy)
+			"%s with the limits of the call is longer than %d characters", cmp.Or(a.policy,
+				"the session policy"), maxPolicy)
 	}
 	return whole, nil
 }
 
-// joinPolicy adds statements to a policy. Without a policy, the rest stays allowed: the session has at most the rights of
+// joinPolicy adds statements to a policy. Without a policy, the rest stays allowed: the session has at most the rights
+// of
 // the role.
 func joinPolicy(text []byte, more []any) (string, error) {
 	policy := map[string]json.RawMessage{}

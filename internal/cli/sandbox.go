@@ -24,7 +24,8 @@ import (
 // sandboxVerb is the group of commands for virtual machines that an agent may break. All but shell and cp, which are in
 // package direct, are calls through the gate.
 func (a *App) sandboxVerb() *cobra.Command {
-	return GroupVerb("sandbox", "Use virtual machines that an agent may break", "", a.sandboxCreateVerb(), a.sandboxListVerb(),
+	return GroupVerb("sandbox", "Use virtual machines that an agent may break", "", a.sandboxCreateVerb(),
+		a.sandboxListVerb(),
 		a.sandboxShowVerb(), a.sandboxExecVerb(),
 		a.sandboxStateVerb("start", "Start a stopped sandbox, or let a paused one continue", "resume"),
 		a.sandboxStateVerb("stop", "Stop a sandbox; its files stay"),
@@ -37,7 +38,8 @@ func (a *App) sandboxVerb() *cobra.Command {
 const exampleBox = "a sandbox, for example: bailey sandbox show web"
 
 // answerCall makes a call whose output is one JSON value, and prints that in words, or the reply as JSON.
-func answerCall[Answer any](ctx context.Context, a *App, call localapi.CallQuery, inWords func(io.Writer, Answer)) error {
+func answerCall[Answer any](ctx context.Context, a *App, call localapi.CallQuery, inWords func(io.Writer,
+	Answer)) error {
 	if a.JSON {
 		return a.MakeCall(ctx, call, false)
 	}
@@ -97,14 +99,16 @@ func (a *App) findSandbox(ctx context.Context, word string) (string, error) {
 	id := ""
 	for _, b := range list.Sandboxes {
 		if b.Name == word && id != "" {
-			return "", bailey.Conflict.Errorf("name one of them by its id: bailey sandbox list", "there are several sandboxes %s", terminal.Shown(word))
+			return "", bailey.Conflict.Errorf("name one of them by its id: bailey sandbox list",
+				"there are several sandboxes %s", terminal.Shown(word))
 		}
 		if b.Name == word {
 			id = b.ID
 		}
 	}
 	if id == "" {
-		return "", bailey.NotFound.Errorf("bailey sandbox list shows yours", "there is no sandbox %s", terminal.Shown(word))
+		return "", bailey.NotFound.Errorf("bailey sandbox list shows yours", "there is no sandbox %s",
+			terminal.Shown(word))
 	}
 	return id, nil
 }
@@ -129,7 +133,8 @@ func (a *App) callBox(ctx context.Context, verb, word string, input map[string]a
 }
 
 func printBox(w io.Writer, b hostapi.Sandbox) {
-	fmt.Fprintf(w, "sandbox  %s\nname     %s\nstate    %s\nimage    %s, sha256 %.12s\nmachine  %s, %s, %d CPU, %d MiB\nnetwork  %s\nends     %s\n",
+	fmt.Fprintf(w,
+		"sandbox  %s\nname     %s\nstate    %s\nimage    %s, sha256 %.12s\nmachine  %s, %s, %d CPU, %d MiB\nnetwork  %s\nends     %s\n",
 		b.ID, terminal.Shown(b.Name), b.State, terminal.Shown(b.Image), b.ImageDigest, terminal.Shown(b.Machine), b.Accelerator, b.CPUs,
 		b.MemoryMB, terminal.Shown(cmp.Or(b.Network, "none")), b.Expires.Local().Format(time.DateTime))
 	if b.Problem != "" {
@@ -139,11 +144,13 @@ func printBox(w io.Writer, b hostapi.Sandbox) {
 
 func printBoxes(w io.Writer, l boxList) {
 	if len(l.Sandboxes) == 0 {
-		fmt.Fprintln(w, "there are no sandboxes: bailey sandbox create IMAGE makes one, and bailey image list shows the images")
+		fmt.Fprintln(w,
+			"there are no sandboxes: bailey sandbox create IMAGE makes one, and bailey image list shows the images")
 		return
 	}
 	PrintTable(w, "SANDBOX\tNAME\tSTATE\tIMAGE\tENDS", l.Sandboxes, func(b hostapi.Sandbox) []any {
-		return []any{b.ID, terminal.Shown(b.Name), b.State, terminal.Shown(b.Image), b.Expires.Local().Format(time.DateTime)}
+		return []any{b.ID, terminal.Shown(b.Name), b.State, terminal.Shown(b.Image),
+			b.Expires.Local().Format(time.DateTime)}
 	})
 }
 
@@ -166,7 +173,8 @@ The first sandbox of an image boots it, which can take a minute; each later one 
 		Args:    cobra.MaximumNArgs(1), PreRun: a.Warn,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			input := map[string]any{}
-			for key, value := range map[string]string{"image": strings.Join(args, ""), "snapshot": snapshot, "name": name, "network": network, "ttl": ttl} {
+			for key, value := range map[string]string{"image": strings.Join(args, ""), "snapshot": snapshot,
+				"name": name, "network": network, "ttl": ttl} {
 				if value != "" {
 					input[key] = value
 				}
@@ -178,7 +186,8 @@ The first sandbox of an image boots it, which can take a minute; each later one 
 				input["memory_mb"] = memory
 			}
 			return a.withNotice("the first sandbox of an image boots it; this can take a minute", func() error {
-				return answerCall(cmd.Context(), a, localapi.CallQuery{Capability: "sandbox.create", Input: input}, func(w io.Writer, b hostapi.Sandbox) {
+				return answerCall(cmd.Context(), a, localapi.CallQuery{Capability: "sandbox.create",
+					Input: input}, func(w io.Writer, b hostapi.Sandbox) {
 					printBox(w, b)
 					fmt.Fprintf(w, "next: bailey sandbox exec %s -- uname -a\n", terminal.Shown(cmp.Or(b.Name, b.ID)))
 				})
@@ -209,8 +218,9 @@ func (a *App) sandboxShowVerb() *cobra.Command {
 
 // sandboxStateVerb returns a command that only changes the state of a sandbox.
 func (a *App) sandboxStateVerb(verb, short string, aliases ...string) *cobra.Command {
-	return &cobra.Command{Use: verb + " SANDBOX", Aliases: aliases, Short: short, Args: OneArg(exampleBox), PreRun: a.Warn,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.callBox(cmd.Context(), verb, args[0], nil) }}
+	return &cobra.Command{Use: verb + " SANDBOX", Aliases: aliases, Short: short, Args: OneArg(exampleBox),
+		PreRun: a.Warn,
+		RunE:   func(cmd *cobra.Command, args []string) error { return a.callBox(cmd.Context(), verb, args[0], nil) }}
 }
 
 // maxExecInput limits the standard input of a command in a sandbox, in bytes.
@@ -271,7 +281,8 @@ func (a *App) sandboxSnapshotVerb() *cobra.Command {
 				return err
 			}
 			return answerCall(cmd.Context(), a, call, func(w io.Writer, s hostapi.Snapshot) {
-				fmt.Fprintf(w, "%s (%s) of %s, %d MiB\nnext: bailey sandbox restore %s %[2]s\n", s.ID, terminal.Shown(s.Name), s.Sandbox,
+				fmt.Fprintf(w, "%s (%s) of %s, %d MiB\nnext: bailey sandbox restore %s %[2]s\n", s.ID,
+					terminal.Shown(s.Name), s.Sandbox,
 					s.Bytes>>20, terminal.Shown(args[0]))
 			})
 		}}
@@ -280,21 +291,24 @@ func (a *App) sandboxSnapshotVerb() *cobra.Command {
 func (a *App) sandboxSnapshotsVerb() *cobra.Command {
 	return &cobra.Command{Use: "snapshots", Short: "List your snapshots", Args: cobra.NoArgs, PreRun: a.Warn,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return answerCall(cmd.Context(), a, localapi.CallQuery{Capability: "sandbox.snapshots"}, func(w io.Writer, l shotList) {
-				if len(l.Snapshots) == 0 {
-					fmt.Fprintln(w, "there are no snapshots: bailey sandbox snapshot SANDBOX NAME makes one")
-					return
-				}
-				PrintTable(w, "SNAPSHOT\tNAME\tIMAGE\tMIB\tMADE", l.Snapshots, func(s hostapi.Snapshot) []any {
-					return []any{s.ID, terminal.Shown(s.Name), terminal.Shown(s.Image), s.Bytes >> 20, s.Created.Local().Format(time.DateTime)}
+			return answerCall(cmd.Context(), a, localapi.CallQuery{Capability: "sandbox.snapshots"},
+				func(w io.Writer, l shotList) {
+					if len(l.Snapshots) == 0 {
+						fmt.Fprintln(w, "there are no snapshots: bailey sandbox snapshot SANDBOX NAME makes one")
+						return
+					}
+					PrintTable(w, "SNAPSHOT\tNAME\tIMAGE\tMIB\tMADE", l.Snapshots, func(s hostapi.Snapshot) []any {
+						return []any{s.ID, terminal.Shown(s.Name), terminal.Shown(s.Image), s.Bytes >> 20,
+							s.Created.Local().Format(time.DateTime)}
+					})
 				})
-			})
 		}}
 }
 
 func (a *App) sandboxRestoreVerb() *cobra.Command {
-	return &cobra.Command{Use: "restore SANDBOX SNAPSHOT", Short: "Return a sandbox to a snapshot; what happened since is lost",
-		Args: cobra.ExactArgs(2), PreRun: a.Warn,
+	return &cobra.Command{Use: "restore SANDBOX SNAPSHOT",
+		Short: "Return a sandbox to a snapshot; what happened since is lost",
+		Args:  cobra.ExactArgs(2), PreRun: a.Warn,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.callBox(cmd.Context(), "restore", args[0], map[string]any{"snapshot": args[1]})
 		}}
@@ -310,7 +324,8 @@ host name, machine id and host keys.`,
 			if len(args) == 2 {
 				n, err := strconv.Atoi(args[1])
 				if err != nil {
-					return bailey.Invalid.Errorf("write a number, for example: bailey sandbox branch web 3", "%q is not a number of copies", args[1])
+					return bailey.Invalid.Errorf("write a number, for example: bailey sandbox branch web 3",
+						"%q is not a number of copies", args[1])
 				}
 				input["count"] = n
 			}
@@ -331,7 +346,8 @@ func (a *App) sandboxExtendVerb() *cobra.Command {
 }
 
 func (a *App) sandboxDestroyVerb() *cobra.Command {
-	return &cobra.Command{Use: "destroy SANDBOX", Short: "Destroy a sandbox with all its files", Args: OneArg(exampleBox), PreRun: a.Warn,
+	return &cobra.Command{Use: "destroy SANDBOX", Short: "Destroy a sandbox with all its files",
+		Args: OneArg(exampleBox), PreRun: a.Warn,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			call, err := a.boxCall(cmd.Context(), "destroy", args[0], nil)
 			if err != nil {
@@ -343,7 +359,8 @@ func (a *App) sandboxDestroyVerb() *cobra.Command {
 		}}
 }
 
-// SandboxHost returns the client of the host of sandboxes, and this person as the owner of all their sandboxes. It is for
+// SandboxHost returns the client of the host of sandboxes, and this person as the owner of all their sandboxes. It is
+// for
 // commands of operators and for completions, never for calls.
 func SandboxHost(home localapi.Home) (*hostapi.Client, hostapi.Owner, error) {
 	c, err := hostapi.Here(home)

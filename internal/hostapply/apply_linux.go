@@ -41,7 +41,8 @@ func (p program) handleLogin(args []string, in io.Reader) int {
 		return 0
 	}
 	if len(args) != 2 || args[0] != "-c" {
-		return reportError(bailey.Denied.New("this account has no interactive login", "ask a person to approve source.apply"))
+		return reportError(bailey.Denied.New("this account has no interactive login",
+			"ask a person to approve source.apply"))
 	}
 	r, err := ParseCommand(args[1])
 	if err == nil && !p.unprivileged {
@@ -82,12 +83,14 @@ func becomeRoot() error {
 		return bailey.Denied.Wrap(err, "this host has no account "+Name, hint)
 	}
 	if fmt.Sprint(os.Getuid()) != account.Uid {
-		return bailey.Denied.New("only the account "+Name+" may start this program", "ask a person to approve source.apply")
+		return bailey.Denied.New("only the account "+Name+" may start this program",
+			"ask a person to approve source.apply")
 	}
 	if os.Geteuid() != 0 {
 		return bailey.Denied.New("this program has no rights: the file system of "+Path+" may be mounted with nosuid", hint)
 	}
-	if err := errors.Join(syscall.Setgroups([]int{}), syscall.Setresgid(0, 0, 0), syscall.Setresuid(0, 0, 0)); err != nil {
+	if err := errors.Join(syscall.Setgroups([]int{}), syscall.Setresgid(0, 0, 0), syscall.Setresuid(0, 0,
+		0)); err != nil {
 		return bailey.Unavailable.Wrap(err, "cannot take the rights of root", hint)
 	}
 	return nil
@@ -103,9 +106,11 @@ func (p program) apply(r Request, in io.Reader) (Report, error) {
 	case err != nil:
 		return Report{}, bailey.Unavailable.Wrap(err, "the playbook did not arrive", "try again")
 	case len(content) > MaxContent:
-		return Report{}, bailey.Invalid.Errorf("export a smaller difference", "the playbook has more than %d MiB", MaxContent>>20)
+		return Report{}, bailey.Invalid.Errorf("export a smaller difference",
+			"the playbook has more than %d MiB", MaxContent>>20)
 	case subtle.ConstantTimeCompare([]byte(Digest(content)), []byte(r.SHA256)) != 1:
-		return Report{}, bailey.Denied.New("the content is another one than a person approved", "send exactly the approved playbook")
+		return Report{}, bailey.Denied.New("the content is another one than a person approved",
+			"send exactly the approved playbook")
 	}
 	unlock, err := p.lockState()
 	if err != nil {
@@ -134,16 +139,20 @@ func (p program) apply(r Request, in io.Reader) (Report, error) {
 func (p program) checkRequest(r Request) error {
 	id, err := os.ReadFile(p.hostFile)
 	if err != nil {
-		return bailey.Denied.Wrap(err, "this host is not prepared for playbooks", "an operator runs: bailey source prepare HOST --apply")
+		return bailey.Denied.Wrap(err, "this host is not prepared for playbooks",
+			"an operator runs: bailey source prepare HOST --apply")
 	}
 	now := p.now()
 	switch {
 	case strings.TrimSpace(string(id)) != r.Host:
-		return bailey.Denied.New("a person approved this playbook for another host", "name the host for which it is meant, and ask again")
+		return bailey.Denied.New("a person approved this playbook for another host",
+			"name the host for which it is meant, and ask again")
 	case now.After(r.Until):
-		return bailey.Denied.New("the time of this approval is over", "ask again; if it is new, check the clock of this host")
+		return bailey.Denied.New("the time of this approval is over",
+			"ask again; if it is new, check the clock of this host")
 	case r.Until.After(now.Add(maxAhead)):
-		return bailey.Denied.New("this approval is for a time too far ahead", "check the clocks of this host and of the gateway")
+		return bailey.Denied.New("this approval is for a time too far ahead",
+			"check the clocks of this host and of the gateway")
 	}
 	return nil
 }

@@ -3,7 +3,8 @@
 //
 // A host has it only if an operator prepared it with `bailey source prepare --apply`. sshd starts the program as the
 // login shell of the account bailey-apply, with the force-command of a certificate for that account: a [Request]. The
-// program belongs to root, and the account alone may start it, with the rights of root. It refuses every content but the
+// program belongs to root, and the account alone may start it, with the rights of root. It refuses every content but
+// the
 // one of the digest in the request, every host but the one in it, a request after its time, and a request that was used
 // before. Once it has begun it continues even if the connection closes, because a half-applied playbook is worse.
 package hostapply
@@ -58,7 +59,8 @@ func HostID(hostKey []byte) string { return Digest(hostKey) }
 
 // Options returns the words of the force-command after the path of the program.
 func (r Request) Options() []string {
-	return []string{"--sha256=" + r.SHA256, "--host=" + r.Host, "--call=" + r.Call, "--until=" + strconv.FormatInt(r.Until.Unix(), 10)}
+	return []string{"--sha256=" + r.SHA256, "--host=" + r.Host, "--call=" + r.Call,
+		"--until=" + strconv.FormatInt(r.Until.Unix(), 10)}
 }
 
 // ParseCommand returns the request of a force-command. Each option must be there once, and no other.

@@ -44,7 +44,8 @@ func (j *job) prepare() error {
 		j.kind, j.command = kindShell, []string{"/bin/sh", j.file}
 	case bytes.HasPrefix(j.content, []byte("---\n")):
 		j.kind = kindAnsible
-		j.command = []string{"ansible-playbook", "-i", "localhost,", "-c", "local", "-e", "ansible_python_interpreter=/usr/bin/python3", j.file}
+		j.command = []string{"ansible-playbook", "-i", "localhost,", "-c", "local", "-e",
+			"ansible_python_interpreter=/usr/bin/python3", j.file}
 		files["ansible.cfg"], files["bailey_report.py"] = nil, []byte(reporter)
 		j.env = append(j.env, "ANSIBLE_CONFIG="+filepath.Join(j.dir, "ansible.cfg"), "ANSIBLE_CALLBACK_PLUGINS="+j.dir,
 			"ANSIBLE_CALLBACKS_ENABLED=bailey_report", "ANSIBLE_NOCOLOR=1", "ANSIBLE_RETRY_FILES_ENABLED=0",
@@ -65,13 +66,15 @@ func (j *job) prepare() error {
 func (j *job) checkNeeds() error {
 	if j.kind == kindShell {
 		if out, err := j.runTool("/bin/sh", "-n", j.file); err != nil {
-			return bailey.Invalid.New("/bin/sh refuses the script: "+out, "send what bailey sandbox export --shell wrote")
+			return bailey.Invalid.New("/bin/sh refuses the script: "+out,
+				"send what bailey sandbox export --shell wrote")
 		}
 		return nil
 	}
 	const hint = "install ansible-core on the host, or apply what bailey sandbox export --shell writes"
 	if out, err := j.runTool("ansible-playbook", "--version"); err != nil {
-		return bailey.Unavailable.Errorf(hint, "this host has no ansible-playbook that works; no task has run: %v %s", err, out)
+		return bailey.Unavailable.Errorf(hint,
+			"this host has no ansible-playbook that works; no task has run: %v %s", err, out)
 	}
 	if bytes.Contains(j.content, []byte("ansible.builtin.apt:")) {
 		if out, err := j.runTool("/usr/bin/python3", "-c", "import apt"); err != nil {
@@ -80,7 +83,8 @@ func (j *job) checkNeeds() error {
 		}
 	}
 	if out, err := j.runTool(j.command[0], append([]string{"--syntax-check"}, j.command[1:]...)...); err != nil {
-		return bailey.Invalid.New("ansible-playbook refuses the playbook; no task has run: "+out, "correct the playbook")
+		return bailey.Invalid.New("ansible-playbook refuses the playbook; no task has run: "+out,
+			"correct the playbook")
 	}
 	return nil
 }
@@ -101,7 +105,8 @@ func (j *job) programOf(name string, args []string) (*exec.Cmd, error) {
 	if !filepath.IsAbs(name) {
 		found := ""
 		for _, dir := range filepath.SplitList(strings.TrimPrefix(j.env[0], "PATH=")) {
-			if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode().IsRegular() &&
+				info.Mode()&0o111 != 0 {
 				found = filepath.Join(dir, name)
 				break
 			}

@@ -42,7 +42,7 @@ type Maker struct {
 	Record   func(Image) error                 // called before an image is added; may be nil
 }
 
-func (m *Maker) report(format string, args ...any) {
+func (m *Maker) reportProgress(format string, args ...any) {
 	if m.Progress != nil {
 		m.Progress(fmt.Sprintf(format, args...))
 	}
@@ -142,7 +142,8 @@ func (t *tree) addOwnFiles(b Build, at time.Time) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.Links)) {
-		if err := t.putNode(name, &ext4.Node{Mode: ext4.Symlink | 0o777, Target: b.Links[name], MTime: at}); err != nil {
+		if err := t.putNode(name, &ext4.Node{Mode: ext4.Symlink | 0o777, Target: b.Links[name],
+			MTime: at}); err != nil {
 			return bailey.Invalid.Wrapf(err, "leave it out", "the link %.200q cannot be added", name)
 		}
 	}
@@ -162,16 +163,18 @@ func checkDisk(size *int64) error {
 
 // finishDisk writes the tree into the disk of the image and adds the image to the store.
 func (m *Maker) finishDisk(ctx context.Context, d *Draft, t *tree, at time.Time, i Image) (Image, error) {
-	m.report("writing the disk: %d files, %d MB", t.entries, t.bytes>>20)
+	m.reportProgress("writing the disk: %d files, %d MB", t.entries, t.bytes>>20)
 	raw := d.Path("disk.raw")
 	f, err := os.OpenFile(raw, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return Image{}, explainWrite(err, m.Store.dir)
 	}
-	err = errors.Join(ext4.Write(contextWriter{ctx, f}, t.root, ext4.Config{Size: i.DiskBytes, Label: "root", Time: at}), f.Close())
+	err = errors.Join(ext4.Write(contextWriter{ctx, f}, t.root, ext4.Config{Size: i.DiskBytes, Label: "root",
+		Time: at}), f.Close())
 	switch {
 	case errors.Is(err, ext4.ErrFull):
-		return Image{}, bailey.Invalid.Wrapf(err, "give it more with --disk", "the disk of %d MB is too small", i.DiskBytes>>20)
+		return Image{}, bailey.Invalid.Wrapf(err, "give it more with --disk", "the disk of %d MB is too small",
+			i.DiskBytes>>20)
 	case err != nil:
 		return Image{}, explainWrite(err, m.Store.dir)
 	}
@@ -186,14 +189,14 @@ func (m *Maker) finishDisk(ctx context.Context, d *Draft, t *tree, at time.Time,
 
 // commitDisk compacts a raw disk and adds the image to the store.
 func (m *Maker) commitDisk(ctx context.Context, d *Draft, raw string, i Image) (Image, error) {
-	m.report("compacting the disk")
+	m.reportProgress("compacting the disk")
 	if err := convertDisk(ctx, "raw", raw, "qcow2", d.Path("disk.qcow2"), i.DiskBytes); err != nil {
 		return Image{}, explainWrite(err, m.Store.dir)
 	}
 	if err := os.Remove(raw); err != nil {
 		return Image{}, err
 	}
-	m.report("computing digests")
+	m.reportProgress("computing digests")
 	i.Kernel, i.Initrd, i.Layers = "kernel", "initrd", []Layer{{Path: "disk.qcow2", Format: "qcow2"}}
 	return d.Commit(i, m.Record)
 }
@@ -231,7 +234,7 @@ func (m *Maker) cachedRoot(ctx context.Context, r Recipe, fresh bool) (f *os.Fil
 	info, err := os.Lstat(name + ".tar")
 	switch {
 	case err == nil && !fresh && time.Since(info.ModTime()) < cacheTime:
-		m.report("using the root that was made %s", info.ModTime().Format(time.DateTime))
+		m.reportProgress("using the root that was made %s", info.ModTime().Format(time.DateTime))
 	case err == nil || errors.Is(err, fs.ErrNotExist):
 		if err := m.makeRoot(ctx, r, name); err != nil {
 			return nil, nil, err
@@ -282,7 +285,7 @@ func (m *Maker) makeRoot(ctx context.Context, r Recipe, name string) error {
 	}
 	defer os.Remove(out)
 	for _, argv := range r.Commands(out) {
-		m.report("%s: fetching and unpacking packages, which takes minutes", argv[0])
+		m.reportProgress("%s: fetching and unpacking packages, which takes minutes", argv[0])
 		if err := runTool(ctx, argv, m.Progress); err != nil {
 			return err
 		}
@@ -295,11 +298,13 @@ func (m *Maker) makeRoot(ctx context.Context, r Recipe, name string) error {
 
 // installHints say how to get the programs that make images.
 func installHints() map[string]string {
-	return map[string]string{"mmdebstrap": "install it: apt install mmdebstrap", "qemu-img": "install it: apt install qemu-utils",
-		"apk": "install apk-tools, version 3, from Alpine", "tar": "install tar"}
+	return map[string]string{"mmdebstrap": "install it: apt install mmdebstrap",
+		"qemu-img": "install it: apt install qemu-utils",
+		"apk":      "install apk-tools, version 3, from Alpine", "tar": "install tar"}
 }
 
-// runTool runs a program to its end. If the context ends, the program has time to remove its files. Its messages are shown as
+// runTool runs a program to its end. If the context ends, the program has time to remove its files. Its messages are
+// shown as
 // progress, and the last of them explain a failure.
 func runTool(ctx context.Context, argv []string, progress func(string)) error {
 	if err := findTool(argv[0]); err != nil {
@@ -316,7 +321,8 @@ func runTool(ctx context.Context, argv []string, progress func(string)) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return bailey.ToolFailed.Wrapf(errors.Join(err, errors.New(log.lastText())), "see its messages", "%s failed", argv[0])
+		return bailey.ToolFailed.Wrapf(errors.Join(err, errors.New(log.lastText())), "see its messages",
+			"%s failed", argv[0])
 	}
 	return nil
 }
@@ -354,7 +360,8 @@ func (l *lastLines) Write(p []byte) (int, error) {
 
 func (l *lastLines) lastText() string { return strings.Join(append(l.lines, string(l.part)), "\n") }
 
-// bootModules are the modules of a kernel that a guest needs before its root is mounted, without those on which they depend.
+// bootModules are the modules of a kernel that a guest needs before its root is mounted, without those on which they
+// depend.
 // Each may be built in; a kernel without crc32c_generic has it under another name.
 const bootModules = "virtio_mmio virtio_pci virtio_blk virtio_console virtio_net virtio-rng crc32c_generic ext4"
 
@@ -428,7 +435,8 @@ func compareVersions(a, b string) int {
 	return len(a) - len(b)
 }
 
-// orderModules returns the files of modules, each after those on which it depends, as modules.dep says. A module that it does
+// orderModules returns the files of modules, each after those on which it depends, as modules.dep says. A module that
+// it does
 // not know is built in, or has another name in this kernel.
 func orderModules(text string, wanted []string) (files []string) {
 	depends := map[string][]string{}
@@ -459,7 +467,8 @@ func orderModules(text string, wanted []string) (files []string) {
 	return files
 }
 
-// writeNode writes a file of a tree. If it is a module compressed with gzip, it is decompressed: some kernels cannot do it.
+// writeNode writes a file of a tree. If it is a module compressed with gzip, it is decompressed: some kernels cannot
+// do it.
 func writeNode(ctx context.Context, name string, n *ext4.Node) error {
 	var from io.Reader = contextReader{ctx, n.Open()}
 	if strings.HasSuffix(name, ".ko.gz") {

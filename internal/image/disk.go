@@ -15,7 +15,8 @@ const (
 	toolSeconds   = 3600    // of processor time
 )
 
-// convertDisk writes a disk in another format. The format of the source is stated, and it is told to have no image below it, so
+// convertDisk writes a disk in another format. The format of the source is stated, and it is told to have no image
+// below it, so
 // no other file is read, whatever the disk says.
 func convertDisk(ctx context.Context, format, from, into, to string, size int64) error {
 	source := map[string]any{"driver": format, "file": map[string]any{"driver": "file", "filename": from}}
@@ -26,7 +27,8 @@ func convertDisk(ctx context.Context, format, from, into, to string, size int64)
 	if err != nil {
 		return err
 	}
-	limits := fmt.Sprintf(`ulimit -c 0 && ulimit -v %d && ulimit -t %d && ulimit -f %d && exec "$@"`, toolAddresses, toolSeconds,
+	limits := fmt.Sprintf(`ulimit -c 0 && ulimit -v %d && ulimit -t %d && ulimit -f %d && exec "$@"`,
+		toolAddresses, toolSeconds,
 		(size+size/1024+64<<20)/512)
 	argv := []string{"/bin/sh", "-c", limits, "sh", "qemu-img", "convert", "-O", into, "json:" + string(text), to}
 	if err := findTool("qemu-img"); err != nil {

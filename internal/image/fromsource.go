@@ -45,7 +45,8 @@ type Left struct {
 	Why  string `json:"why"`
 }
 
-// A SourcePlan says how to build an image like a source host. After PlanSource, the files of Read must be added with AddFile.
+// A SourcePlan says how to build an image like a source host. After PlanSource, the files of Read must be added with
+// AddFile.
 type SourcePlan struct {
 	Build Build
 	Read  []SourceFile
@@ -53,15 +54,19 @@ type SourcePlan struct {
 	bytes int
 }
 
-// PlanSource makes a plan from the facts of a host. The image has the newest versions of its packages in the same release, or
-// if exact is set, the same versions; and the files and symbolic links below /etc that no package brought, or that differ from
+// PlanSource makes a plan from the facts of a host. The image has the newest versions of its packages in the same
+// release, or
+// if exact is set, the same versions; and the files and symbolic links below /etc that no package brought, or that
+// differ from
 // what it brought. Accounts, keys, networks, mounts and boot loaders are left out: they belong to the host.
 func PlanSource(host string, f Facts, exact bool, without []string) (*SourcePlan, error) {
 	release := osRelease(f.Release)
-	p := &SourcePlan{Build: Build{Recipe: Recipe{OS: release["ID"], Release: release["VERSION_CODENAME"]}, From: "host " + host,
+	p := &SourcePlan{Build: Build{Recipe: Recipe{OS: release["ID"], Release: release["VERSION_CODENAME"]},
+		From:  "host " + host,
 		Files: map[string]FileText{}, Links: map[string]string{}}}
 	if p.Build.Recipe.OS != "debian" && p.Build.Recipe.OS != "ubuntu" || p.Build.Recipe.Release == "" {
-		return nil, bailey.Invalid.Errorf("use a host with Debian or Ubuntu", "an image like %.80q cannot be built: its system is %.80q, release %.80q",
+		return nil, bailey.Invalid.Errorf("use a host with Debian or Ubuntu",
+			"an image like %.80q cannot be built: its system is %.80q, release %.80q",
 			host, p.Build.Recipe.OS, p.Build.Recipe.Release)
 	}
 	if err := p.planPackages(f.Packages, exact, without); err != nil {
@@ -74,7 +79,7 @@ func PlanSource(host string, f Facts, exact bool, without []string) (*SourcePlan
 	return p, p.Build.Recipe.Check()
 }
 
-func (p *SourcePlan) leave(name, why string) {
+func (p *SourcePlan) leaveOut(name, why string) {
 	if len(p.Left) < maxSourceLinks {
 		p.Left = append(p.Left, Left{fmt.Sprintf("%.300s", name), why})
 	}
@@ -96,7 +101,8 @@ func (p *SourcePlan) planPackages(text string, exact bool, without []string) err
 		}
 	}
 	if arch != "amd64" && arch != "arm64" {
-		return bailey.Invalid.Errorf("use a host with amd64 or arm64", "the host lists %d packages, and for dpkg the architecture %.40q", len(rows), arch)
+		return bailey.Invalid.Errorf("use a host with amd64 or arm64",
+			"the host lists %d packages, and for dpkg the architecture %.40q", len(rows), arch)
 	}
 	p.Build.Recipe.Arch = arch
 	for _, row := range rows {
@@ -107,13 +113,13 @@ func (p *SourcePlan) planPackages(text string, exact bool, without []string) err
 		switch {
 		case !strings.HasPrefix(row[3], "ii"):
 		case slices.Contains(without, name):
-			p.leave("package "+name, "you named it")
+			p.leaveOut("package "+name, "you named it")
 		case hasPrefix(name, strings.Fields(ownPackages)):
-			p.leave("package "+name, "it belongs to the host's hardware or boot")
+			p.leaveOut("package "+name, "it belongs to the host's hardware or boot")
 		case row[2] != arch && row[2] != "all":
-			p.leave("package "+name, "it is for another architecture")
+			p.leaveOut("package "+name, "it is for another architecture")
 		case !packagePattern().MatchString(text):
-			p.leave("package "+name, "it has an impossible name or version")
+			p.leaveOut("package "+name, "it has an impossible name or version")
 		default:
 			p.Build.Recipe.Packages = append(p.Build.Recipe.Packages, text)
 		}
@@ -155,15 +161,16 @@ func (p *SourcePlan) planFiles(f Facts) error {
 		owner, name, ok := strings.Cut(rest, " ")
 		bits, err := strconv.ParseUint(mode, 8, 12)
 		switch {
-		case !ok || err != nil || !isHostPath(name) || hasPrefix(name, strings.Fields(hostFiles)) || brought[name] == sums[name] && sums[name] != "":
+		case !ok || err != nil || !isHostPath(name) || hasPrefix(name, strings.Fields(hostFiles)) ||
+			brought[name] == sums[name] && sums[name] != "":
 			continue
 		case sums[name] == "":
-			p.leave(name, "its digest is not known")
+			p.leaveOut(name, "its digest is not known")
 		case bits&0o7000 != 0:
-			p.leave(name, "it runs with the rights of another user")
+			p.leaveOut(name, "it runs with the rights of another user")
 		default:
 			if owner != "0" {
-				p.leave(name, "it belongs to root in the image, not to the user "+fmt.Sprintf("%.20q", owner))
+				p.leaveOut(name, "it belongs to root in the image, not to the user "+fmt.Sprintf("%.20q", owner))
 			}
 			p.Read = append(p.Read, SourceFile{name, uint32(bits), sums[name]})
 		}
@@ -179,8 +186,10 @@ func (p *SourcePlan) planFiles(f Facts) error {
 func (p *SourcePlan) planLinks(text string) {
 	for line := range strings.Lines(text) {
 		name, target, ok := strings.Cut(strings.TrimRight(line, "\n"), "\t")
-		if !ok || !isHostPath(name) || hasPrefix(name, strings.Fields(hostFiles)) || target == "" || len(target) > 1000 ||
-			len(p.Build.Links) > maxSourceLinks || strings.ContainsFunc(target, func(r rune) bool { return r < ' ' || r == 0xfffd }) {
+		if !ok || !isHostPath(name) || hasPrefix(name, strings.Fields(hostFiles)) || target == "" ||
+			len(target) > 1000 ||
+			len(p.Build.Links) > maxSourceLinks || strings.ContainsFunc(target,
+			func(r rune) bool { return r < ' ' || r == 0xfffd }) {
 			continue
 		}
 		p.Build.Links[name] = target
@@ -190,20 +199,21 @@ func (p *SourcePlan) planLinks(text string) {
 // redacted is in a text from which secrets were removed.
 const redacted = "[REDACTED_"
 
-// AddFile adds a file of Read with the text that was read. The text came through the gate, which removes secrets, so it is
+// AddFile adds a file of Read with the text that was read. The text came through the gate, which removes secrets, so
+// it is
 // compared with the digest that the host gave.
 func (p *SourcePlan) AddFile(f SourceFile, text string, truncated bool) {
 	sum := md5.Sum([]byte(text))
 	p.bytes += len(text)
 	switch {
 	case truncated || p.bytes > maxSourceBytes:
-		p.leave(f.Path, "it is too large")
+		p.leaveOut(f.Path, "it is too large")
 		return
 	case hex.EncodeToString(sum[:]) == f.md5:
 	case strings.Contains(text, redacted):
-		p.leave(f.Path, "secrets in it were replaced by "+redacted+"…]")
+		p.leaveOut(f.Path, "secrets in it were replaced by "+redacted+"…]")
 	default:
-		p.leave(f.Path, "it is not a text, or it changed while it was read")
+		p.leaveOut(f.Path, "it is not a text, or it changed while it was read")
 		return
 	}
 	p.Build.Files[f.Path] = FileText{Text: text, Mode: f.Mode}

@@ -24,7 +24,8 @@ const (
 
 const sector = 512
 
-// checkHeader returns the size of the disk in a file, which must have the stated format and be complete: an image that is
+// checkHeader returns the size of the disk in a file, which must have the stated format and be complete: an image that
+// is
 // based on another file could name any file of this host, for example /etc/shadow. It is refused before another program
 // reads it.
 func checkHeader(f io.ReaderAt, size int64, format string) (disk int64, err error) {
@@ -48,10 +49,12 @@ func checkHeader(f io.ReaderAt, size int64, format string) (disk int64, err erro
 		disk = (size + sector - 1) / sector * sector
 	}
 	if err != nil {
-		return 0, bailey.Invalid.Wrap(err, "the image is refused", "convert it where it comes from: qemu-img convert -O qcow2 FROM TO")
+		return 0, bailey.Invalid.Wrap(err, "the image is refused",
+			"convert it where it comes from: qemu-img convert -O qcow2 FROM TO")
 	}
 	if disk <= 0 || disk > maxDisk {
-		return 0, bailey.Invalid.Errorf("import a smaller one", "the image has a disk of %d bytes, at most 2 TiB are allowed", disk)
+		return 0, bailey.Invalid.Errorf("import a smaller one",
+			"the image has a disk of %d bytes, at most 2 TiB are allowed", disk)
 	}
 	return disk, nil
 }
@@ -61,7 +64,8 @@ func seenFormat(head []byte) string {
 	switch {
 	case bytes.HasPrefix(head, []byte("QFI\xfb")):
 		return formatQCOW2
-	case bytes.HasPrefix(head, []byte("KDMV")), bytes.HasPrefix(head, []byte("COWD")), bytes.Contains(head, []byte("# Disk DescriptorFile")):
+	case bytes.HasPrefix(head, []byte("KDMV")), bytes.HasPrefix(head, []byte("COWD")), bytes.Contains(head,
+		[]byte("# Disk DescriptorFile")):
 		return formatVMDK
 	case bytes.HasPrefix(head, []byte("conectix")):
 		return "vpc"
@@ -102,7 +106,8 @@ func checkQCOW2(head []byte) (disk int64, err error) {
 
 var vmdkLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^\s*([A-Za-z]+)\s*=\s*"?([^"\r\n]*)"?\s*$`) })
 
-// checkVMDK reads the header of a sparse VMDK image ("Virtual Disk Format 5.0" of VMware) and the description in it. Images whose
+// checkVMDK reads the header of a sparse VMDK image ("Virtual Disk Format 5.0" of VMware) and the description in it.
+// Images whose
 // description is a file of its own name other files, so they are refused.
 func checkVMDK(f io.ReaderAt, head []byte) (disk int64, err error) {
 	const most = 64 << 10
@@ -130,14 +135,16 @@ func checkVMDK(f io.ReaderAt, head []byte) (disk int64, err error) {
 		values[name] = string(m[2])
 	}
 	switch {
-	case strings.Contains(strings.ToLower(string(text)), "parentfilenamehint"), !strings.EqualFold(values["parentcid"], "ffffffff"):
+	case strings.Contains(strings.ToLower(string(text)),
+		"parentfilenamehint"), !strings.EqualFold(values["parentcid"], "ffffffff"):
 		return 0, errors.New("it is based on another file")
 	case values["createtype"] != "monolithicSparse" && values["createtype"] != "streamOptimized":
 		return 0, fmt.Errorf("its type is %.80q, not monolithicSparse or streamOptimized", values["createtype"])
 	}
 	extents := 0
 	for line := range strings.Lines(string(text)) {
-		if word := strings.Fields(line); len(word) > 2 && (word[0] == "RW" || word[0] == "RDONLY" || word[0] == "NOACCESS") {
+		if word := strings.Fields(line); len(word) > 2 && (word[0] == "RW" || word[0] == "RDONLY" ||
+			word[0] == "NOACCESS") {
 			if extents++; word[2] != "SPARSE" || word[1] != strconv.FormatUint(capacity, 10) || extents > 1 {
 				return 0, errors.New("it has other extents than its own")
 			}
@@ -170,7 +177,8 @@ func findRoot(disk io.ReaderAt, size int64) (partition, error) {
 		}
 	}
 	if best.size == 0 {
-		return partition{}, bailey.Invalid.Errorf(importHint, "none of the %d partitions has an ext4 file system", len(list))
+		return partition{}, bailey.Invalid.Errorf(importHint,
+			"none of the %d partitions has an ext4 file system", len(list))
 	}
 	return best, nil
 }
@@ -189,7 +197,8 @@ func rootTypes() []string {
 		"\x45\xb0\x21\xb9\xf0\x1d\xc3\x41\xaf\x44\x4c\x6f\x28\x0d\x3f\xae"}
 }
 
-// listPartitions reads a partition table: GPT (UEFI specification, section 5.3) or MBR, whose extended partitions are left out.
+// listPartitions reads a partition table: GPT (UEFI specification, section 5.3) or MBR, whose extended partitions are
+// left out.
 func listPartitions(disk io.ReaderAt, size int64) (list []partition, err error) {
 	head := make([]byte, 2*sector)
 	if _, err := disk.ReadAt(head, 0); err != nil {
@@ -208,7 +217,8 @@ func listPartitions(disk io.ReaderAt, size int64) (list []partition, err error) 
 		for i := range 4 {
 			e := head[446+16*i:]
 			if kind := e[4]; kind == 0x83 {
-				add(partition{number: i + 1, start: sector * int64(binary.LittleEndian.Uint32(e[8:])), size: sector * int64(binary.LittleEndian.Uint32(e[12:]))})
+				add(partition{number: i + 1, start: sector * int64(binary.LittleEndian.Uint32(e[8:])),
+					size: sector * int64(binary.LittleEndian.Uint32(e[12:]))})
 			}
 		}
 		return list, nil

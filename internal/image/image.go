@@ -1,9 +1,11 @@
-// Package image keeps the images from which machines of sandboxes start, and makes them: from packages of a distribution,
+// Package image keeps the images from which machines of sandboxes start, and makes them: from packages of a
+// distribution,
 // from disks and containers of other programs, and from the facts of a source host.
 //
 // # Files
 //
-// A store is a directory of mode 0700 with one directory for each image. The name of the directory is that of the image.
+// A store is a directory of mode 0700 with one directory for each image. The name of the directory is that of the
+// image.
 // It contains image.json, the kernel, the initramfs and the layers of the disk. An image is made in a directory
 // ".new-RANDOM", in which image.json is written last, and which is then renamed. To remove an image, its directory is
 // renamed to ".old-RANDOM" first. [Open] removes both kinds if no process has them locked, so a process that was killed
@@ -11,21 +13,28 @@
 //
 // # Locks
 //
-// Locks are those of flock(2). The file ".lock" of the store is locked while directories get or lose a name. The directory
-// of an image is locked shared by each process that uses it ([Store.Use]), and exclusively by the one that removes it, so
+// Locks are those of flock(2). The file ".lock" of the store is locked while directories get or lose a name. The
+// directory
+// of an image is locked shared by each process that uses it ([Store.Use]), and exclusively by the one that removes it,
+// so
 // an image in use is never removed.
 //
 // # Digests
 //
-// [Image.Digest] covers what a machine starts from: [Image.Files] describes how. [Store.Get] compares each file with its
-// digest. A file is not read again if its device, inode, size, time of modification (mtime) and time of change (ctime) are
-// those at which its digest was computed. Every write to a file, and every change of mtime by a program, sets ctime to the
-// present, and a program cannot set ctime otherwise, so a changed file is noticed. Clocks of file systems have steps, so
+// [Image.Digest] covers what a machine starts from: [Image.Files] describes how. [Store.Get] compares each file with
+// its
+// digest. A file is not read again if its device, inode, size, time of modification (mtime) and time of change (ctime)
+// are
+// those at which its digest was computed. Every write to a file, and every change of mtime by a program, sets ctime to
+// the
+// present, and a program cannot set ctime otherwise, so a changed file is noticed. Clocks of file systems have steps,
+// so
 // a digest is computed only after the file has rested for longer than one step.
 //
 // # Starting
 //
-// Every guest has bailey-guest as its agent, on the virtio-serial port named "bailey". It is /init of the initramfs. For
+// Every guest has bailey-guest as its agent, on the virtio-serial port named "bailey". It is /init of the initramfs.
+// For
 // an image of kind [Minimal] it stays pid 1. For others the kernel's command line names the root and the init of the
 // distribution: the agent mounts the root, starts itself as a service and becomes that init (package guestagent).
 package image
@@ -96,7 +105,8 @@ func CheckName(name string) error {
 // SHA-256 of the kernel, of the initramfs, and of each layer with its format. sums are the digests of files by path.
 func (i Image) Files(sums map[string]string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "bailey image 1\narch %s\nappend %q\nkernel %s\ninitrd %s\n", i.Arch, i.Append, sums[i.Kernel], sums[i.Initrd])
+	fmt.Fprintf(&b, "bailey image 1\narch %s\nappend %q\nkernel %s\ninitrd %s\n", i.Arch, i.Append,
+		sums[i.Kernel], sums[i.Initrd])
 	for _, l := range i.Layers {
 		fmt.Fprintf(&b, "layer %s %s\n", l.Format, sums[l.Path])
 	}

@@ -20,11 +20,14 @@ import (
 type Import struct {
 	Name string // of the image
 	File string // path
-	// Format is "raw", "qcow2", "vmdk" or "oci". If it is empty, it follows from the name of the file: .img or .raw, .qcow2,
+	// Format is "raw", "qcow2", "vmdk" or "oci". If it is empty, it follows from the name of the file: .img or .raw,
+	// .qcow2,
 	// .vmdk, .tar. It is never guessed from the content, which must agree.
 	Format string
-	// Kernel is the name of an image of the store whose kernel and initramfs are used, or a path, with a "/" in it, of a kernel
-	// that has the drivers of virtio devices and ext4 built in. If it is empty, the newest image of a distribution is used.
+	// Kernel is the name of an image of the store whose kernel and initramfs are used, or a path, with a "/" in it, of
+	// a kernel
+	// that has the drivers of virtio devices and ext4 built in. If it is empty, the newest image of a distribution is
+	// used.
 	Kernel    string
 	Arch      string // "amd64" or "arm64"
 	DiskBytes int64  // of a container image: DefaultDisk if it is 0
@@ -33,7 +36,7 @@ type Import struct {
 
 // Import imports an image. The file is copied first, so that what is checked is what is used.
 func (m *Maker) Import(ctx context.Context, im Import) (Image, error) {
-	if err := im.complete(); err != nil {
+	if err := im.completeImage(); err != nil {
 		return Image{}, err
 	}
 	from, err := os.OpenFile(im.File, os.O_RDONLY|safefile.NoWait, 0)
@@ -45,14 +48,15 @@ func (m *Maker) Import(ctx context.Context, im Import) (Image, error) {
 	}
 	defer from.Close()
 	if info, err := from.Stat(); err != nil || !info.Mode().IsRegular() {
-		return Image{}, bailey.Invalid.Wrap(errors.Join(err), im.File+" is not a regular file", "copy a disk into a file")
+		return Image{}, bailey.Invalid.Wrap(errors.Join(err), im.File+" is not a regular file",
+			"copy a disk into a file")
 	}
 	d, err := m.Store.Create(im.Name)
 	if err != nil {
 		return Image{}, err
 	}
 	defer d.Abandon()
-	m.report("copying %s", filepath.Base(im.File))
+	m.reportProgress("copying %s", filepath.Base(im.File))
 	own, size, err := copyOpen(ctx, d.Path("import"), from)
 	if err != nil {
 		return Image{}, explainWrite(err, m.Store.dir)
@@ -65,21 +69,26 @@ func (m *Maker) Import(ctx context.Context, im Import) (Image, error) {
 	return m.importDisk(ctx, d, im, i, own, size)
 }
 
-// complete fills in the defaults.
-func (im *Import) complete() error {
-	byName := map[string]string{".img": formatRaw, ".raw": formatRaw, ".qcow2": formatQCOW2, ".vmdk": formatVMDK, ".tar": formatOCI}
+// completeImage fills in the defaults.
+func (im *Import) completeImage() error {
+	byName := map[string]string{".img": formatRaw, ".raw": formatRaw, ".qcow2": formatQCOW2,
+		".vmdk": formatVMDK, ".tar": formatOCI}
 	if im.Format == "" {
 		im.Format = byName[strings.ToLower(filepath.Ext(im.File))]
 	}
 	switch im.Format {
 	case formatRaw, formatQCOW2, formatVMDK, formatOCI:
 	default:
-		return bailey.Invalid.Errorf("name it: --format raw, qcow2, vmdk or oci", "the format of %s does not follow from its name", filepath.Base(im.File))
+		return bailey.Invalid.Errorf("name it: --format raw, qcow2, vmdk or oci",
+			"the format of %s does not follow from its name", filepath.Base(im.File))
 	}
 	if im.Init == "" {
 		im.Init = "/sbin/init"
 	}
-	if !strings.HasPrefix(im.Init, "/") || strings.ContainsFunc(im.Init, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' }) {
+	if !strings.HasPrefix(im.Init, "/") || strings.ContainsFunc(im.Init, func(r rune) bool {
+		return r <= ' ' ||
+			r > '~' || r == '"'
+	}) {
 		return bailey.Invalid.Errorf("use an absolute path", "the init of a machine cannot be %.80q", im.Init)
 	}
 	if im.Arch != "amd64" && im.Arch != "arm64" {
@@ -108,7 +117,7 @@ func (m *Maker) importDisk(ctx context.Context, d *Draft, im Import, i Image, f 
 		return Image{}, err
 	}
 	raw := d.Path("disk.raw")
-	m.report("reading the disk of %d MB", disk>>20)
+	m.reportProgress("reading the disk of %d MB", disk>>20)
 	if err := convertDisk(ctx, im.Format, f.Name(), formatRaw, raw, disk); err != nil {
 		return Image{}, explainWrite(err, m.Store.dir)
 	}
@@ -133,7 +142,8 @@ func (m *Maker) importDisk(ctx context.Context, d *Draft, im Import, i Image, f 
 	return m.commitDisk(ctx, d, raw, i)
 }
 
-func (m *Maker) importContainer(ctx context.Context, d *Draft, im Import, i Image, from *io.SectionReader) (Image, error) {
+func (m *Maker) importContainer(ctx context.Context, d *Draft, im Import, i Image,
+	from *io.SectionReader) (Image, error) {
 	c, err := openContainer(from)
 	if err != nil {
 		return Image{}, err
@@ -149,7 +159,7 @@ func (m *Maker) importContainer(ctx context.Context, d *Draft, im Import, i Imag
 			f.Close()
 		}
 	}()
-	m.report("unpacking %d layers", len(found.Layers))
+	m.reportProgress("unpacking %d layers", len(found.Layers))
 	err = c.unpackLayers(ctx, found, t, func() (*os.File, error) {
 		f, err := os.OpenFile(d.Path(fmt.Sprintf("layer%d", len(parts))), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 		if err == nil {
@@ -167,12 +177,14 @@ func (m *Maker) importContainer(ctx context.Context, d *Draft, im Import, i Imag
 	return m.finishDisk(ctx, d, t, time.Unix(0, 0), i) // equal archives give equal images
 }
 
-// borrowKernel takes the kernel for an imported disk. The one on the disk, if any, cannot be trusted to have what the agent needs.
+// borrowKernel takes the kernel for an imported disk. The one on the disk, if any, cannot be trusted to have what the
+// agent needs.
 func (m *Maker) borrowKernel(ctx context.Context, d *Draft, im Import) error {
 	if strings.Contains(im.Kernel, "/") {
 		agent, err := m.Agent(im.Arch)
 		if err == nil {
-			err = errors.Join(copyFile(ctx, d.Path("kernel"), im.Kernel), writeInitramfs(d.Path("initrd"), initramfs.Content{Agent: agent}))
+			err = errors.Join(copyFile(ctx, d.Path("kernel"), im.Kernel), writeInitramfs(d.Path("initrd"),
+				initramfs.Content{Agent: agent}))
 		}
 		return explainWrite(err, m.Store.dir)
 	}
@@ -183,7 +195,8 @@ func (m *Maker) borrowKernel(ctx context.Context, d *Draft, im Import) error {
 		}
 		var newest time.Time
 		for _, i := range list {
-			if i.Kind == Distribution && i.Arch == im.Arch && i.Problem == "" && i.Built.After(newest) && i.OS != "imported" {
+			if i.Kind == Distribution && i.Arch == im.Arch && i.Problem == "" && i.Built.After(newest) &&
+				i.OS != "imported" {
 				im.Kernel, newest = i.Name, i.Built
 			}
 		}
@@ -198,7 +211,8 @@ func (m *Maker) borrowKernel(ctx context.Context, d *Draft, im Import) error {
 	}
 	defer u.Close()
 	if u.Arch != im.Arch {
-		return bailey.Invalid.Errorf("name another with --kernel", "the image %s is for %s, not for %s", u.Name, u.Arch, im.Arch)
+		return bailey.Invalid.Errorf("name another with --kernel", "the image %s is for %s, not for %s", u.Name,
+			u.Arch, im.Arch)
 	}
 	err = errors.Join(copyFile(ctx, d.Path("kernel"), u.Kernel), copyFile(ctx, d.Path("initrd"), u.Initrd))
 	return explainWrite(err, m.Store.dir)

@@ -26,7 +26,8 @@ type MinimalConfig struct {
 // minimalMemory is the least memory of a minimal guest: its kernel, the initramfs and the agent.
 const minimalMemory = 96
 
-// AddMinimal adds an image of kind [Minimal]: the agent as pid 1, and the programs of busybox. Its machines have no disk, and
+// AddMinimal adds an image of kind [Minimal]: the agent as pid 1, and the programs of busybox. Its machines have no
+// disk, and
 // boot in a second.
 func (s *Store) AddMinimal(ctx context.Context, c MinimalConfig) (Image, error) {
 	d, err := s.Create(c.Name)
@@ -55,7 +56,8 @@ func guestFiles(d *Draft, tools string) []initramfs.File {
 	if tools == "" {
 		return files
 	}
-	files = append(files, initramfs.File{Name: "bin", Mode: 0o755}, initramfs.File{Name: "bin/busybox", From: tools, Mode: 0o755},
+	files = append(files, initramfs.File{Name: "bin", Mode: 0o755}, initramfs.File{Name: "bin/busybox",
+		From: tools, Mode: 0o755},
 		initramfs.File{Name: "usr", Mode: 0o755}, initramfs.File{Name: "usr/bin", Link: "../bin"},
 		initramfs.File{Name: "sbin", Link: "bin"}, initramfs.File{Name: "usr/sbin", Link: "../bin"})
 	for name := range strings.FieldsSeq(busyboxPrograms) {

@@ -207,7 +207,8 @@ func (c *container) unpackLayers(ctx context.Context, m manifest, t *tree, temp 
 	return nil
 }
 
-// decompressLayer returns an archive without its compression. Its format is seen from its first bytes: the types in manifests
+// decompressLayer returns an archive without its compression. Its format is seen from its first bytes: the types in
+// manifests
 // are often wrong, and archive/tar refuses everything but archives.
 func decompressLayer(ctx context.Context, from *io.SectionReader, left *int64,
 	temp func() (*os.File, error)) (*io.SectionReader, error) {
@@ -217,7 +218,8 @@ func decompressLayer(ctx context.Context, from *io.SectionReader, left *int64,
 	}
 	switch {
 	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		return nil, bailey.Invalid.New("it is compressed with zstd, which is not supported", "save the image with gzip or without compression")
+		return nil, bailey.Invalid.New("it is compressed with zstd, which is not supported",
+			"save the image with gzip or without compression")
 	case !bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		return from, nil
 	}
@@ -231,7 +233,8 @@ func decompressLayer(ctx context.Context, from *io.SectionReader, left *int64,
 	}
 	size, err := io.Copy(f, io.LimitReader(contextReader{ctx, plain}, *left+1))
 	if *left -= size; err == nil && *left < 0 {
-		err = bailey.Invalid.New("the layers are larger than the disk without their compression", "give it more room with --disk")
+		err = bailey.Invalid.New("the layers are larger than the disk without their compression",
+			"give it more room with --disk")
 	}
 	if errors.Is(err, gzip.ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = bailey.Invalid.Wrap(err, "its compression is damaged", ociHint)

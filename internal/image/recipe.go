@@ -17,10 +17,12 @@ type Recipe struct {
 	OS      string `json:"os"` // a name in [Systems]
 	Release string `json:"release"`
 	Arch    string `json:"arch"` // "amd64" or "arm64"
-	// Mirror is the only address of packages; if it is empty, those of the distribution are used, with security updates.
+	// Mirror is the only address of packages; if it is empty, those of the distribution are used, with security
+	// updates.
 	Mirror   string   `json:"mirror"`
 	Packages []string `json:"packages"` // in addition to those of the system; NAME or NAME=VERSION
-	// Sources are lines of sources.list(5). If there are any, only they and Mirror are used. Packages need a key that apt
+	// Sources are lines of sources.list(5). If there are any, only they and Mirror are used. Packages need a key that
+	// apt
 	// of this host trusts.
 	Sources []string `json:"sources,omitempty"`
 }
@@ -40,10 +42,12 @@ type System struct {
 func Systems() []System {
 	return []System{
 		{Name: "debian", Release: "bookworm", Tested: true, parts: "main", kernel: "linux-image-cloud-",
-			base: []string{"systemd-sysv", "udev", "kmod", "dbus", "openssh-server", "iproute2", "procps", "ca-certificates", "python3-minimal"}},
+			base: []string{"systemd-sysv", "udev", "kmod", "dbus", "openssh-server", "iproute2", "procps",
+				"ca-certificates", "python3-minimal"}},
 		{Name: "ubuntu", Release: "noble", mirror: "http://archive.ubuntu.com/ubuntu", parts: "main universe",
 			kernel: "linux-image-virtual",
-			base:   []string{"systemd-sysv", "udev", "kmod", "dbus", "openssh-server", "iproute2", "procps", "ca-certificates", "python3-minimal"}},
+			base: []string{"systemd-sysv", "udev", "kmod", "dbus", "openssh-server", "iproute2", "procps",
+				"ca-certificates", "python3-minimal"}},
 		{Name: "alpine", Release: "v3.22", mirror: "https://dl-cdn.alpinelinux.org/alpine", kernel: "linux-virt",
 			base: []string{"alpine-base", "openrc", "openssh-server", "iproute2", "ca-certificates"}},
 	}
@@ -52,7 +56,8 @@ func Systems() []System {
 func findSystem(name string) (System, error) {
 	i := slices.IndexFunc(Systems(), func(s System) bool { return s.Name == name })
 	if i < 0 {
-		return System{}, bailey.Invalid.Errorf("use debian, ubuntu or alpine, or import an image", "images of %.80q cannot be built", name)
+		return System{}, bailey.Invalid.Errorf("use debian, ubuntu or alpine, or import an image",
+			"images of %.80q cannot be built", name)
 	}
 	return Systems()[i], nil
 }
@@ -70,7 +75,8 @@ var (
 
 const maxPackages = 20_000
 
-// Check returns an error of kind Invalid unless the recipe can be made, and fills in the defaults. The programs get its texts
+// Check returns an error of kind Invalid unless the recipe can be made, and fills in the defaults. The programs get
+// its texts
 // as arguments, so each has a pattern of its own.
 func (r *Recipe) Check() error {
 	system, err := findSystem(r.OS)
@@ -89,7 +95,8 @@ func (r *Recipe) Check() error {
 	case !releasePattern().MatchString(r.Release):
 		return bailey.Invalid.Errorf("use a name such as "+system.Release, "%s has no release %.80q", r.OS, r.Release)
 	case r.Mirror != "" && !mirrorPattern().MatchString(r.Mirror+"/"):
-		return bailey.Invalid.Errorf("use an address such as http://deb.debian.org/debian", "packages cannot come from %.200q", r.Mirror)
+		return bailey.Invalid.Errorf("use an address such as http://deb.debian.org/debian",
+			"packages cannot come from %.200q", r.Mirror)
 	case len(r.Packages) > maxPackages:
 		return bailey.Invalid.Errorf("name fewer", "an image cannot have %d packages", len(r.Packages))
 	}
@@ -114,7 +121,8 @@ func (r Recipe) Digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Commands are the command lines that write the root of the image as a tar archive, with the kernel in /boot and its modules
+// Commands are the command lines that write the root of the image as a tar archive, with the kernel in /boot and its
+// modules
 // in /usr/lib/modules, to the file out. They need no root.
 func (r Recipe) Commands(out string) [][]string {
 	if r.OS == "alpine" {
@@ -190,7 +198,8 @@ func (r Recipe) alpineCommands(out string) [][]string {
 	packages := slices.Concat(system.base, []string{system.kernel}, r.Packages)
 	slices.Sort(packages)
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[r.Arch]
-	argv := []string{"apk", "--arch", arch, "--root", dir, "--keys-dir", "/usr/share/apk/keys/" + arch, "--initdb", "--usermode", "--no-cache",
+	argv := []string{"apk", "--arch", arch, "--root", dir, "--keys-dir", "/usr/share/apk/keys/" + arch,
+		"--initdb", "--usermode", "--no-cache",
 		"--repository", r.Mirror + "/" + r.Release + "/main", "--repository", r.Mirror + "/" + r.Release + "/community", "add"}
 	return [][]string{append(argv, slices.Compact(packages)...),
 		{"tar", "--create", "--file", out, "--owner=0", "--group=0", "--numeric-owner", "--directory", dir, "."}}

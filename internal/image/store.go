@@ -140,7 +140,8 @@ type Use struct {
 // Close ends the use.
 func (u *Use) Close() error { return u.lock.Close() }
 
-// Use returns an image and keeps it from being removed. The lock also ends with this process, so a process that adopts a
+// Use returns an image and keeps it from being removed. The lock also ends with this process, so a process that adopts
+// a
 // machine must use its image again.
 func (s *Store) Use(name string) (*Use, error) {
 	lock, err := s.lockImage(name, false)
@@ -210,7 +211,8 @@ func (s *Store) missingImage(name string) error {
 		"there is no image %s", name)
 }
 
-// readImage reads image.json and compares the files with it. Only if read is true, files are read whose identity changed.
+// readImage reads image.json and compares the files with it. Only if read is true, files are read whose identity
+// changed.
 func (s *Store) readImage(name string, read bool) (Image, error) {
 	dir := filepath.Join(s.dir, name)
 	text, err := safefile.Read(filepath.Join(dir, recordFile), maxRecord)
@@ -388,7 +390,8 @@ func (d *Draft) Abandon() error {
 	return err
 }
 
-// Commit adds the image to the store. Its paths are names of files of the draft; digests and sizes are computed. first, if it
+// Commit adds the image to the store. Its paths are names of files of the draft; digests and sizes are computed.
+// first, if it
 // is set, records the image just before it is added. If it or anything else fails, nothing remains.
 func (d *Draft) Commit(i Image, first func(Image) error) (Image, error) {
 	defer d.Abandon()

@@ -23,7 +23,8 @@ const (
 	bytesPerFile = 4096 + 256 // what a file takes at least
 )
 
-// A tree is the content of a root file system. It is collected from archives without writing a file, so no name, link or
+// A tree is the content of a root file system. It is collected from archives without writing a file, so no name, link
+// or
 // device of an archive touches the host: a path, also through symbolic links, is resolved inside the tree.
 type tree struct {
 	root    *ext4.Node
@@ -42,7 +43,8 @@ func newDirectory() *ext4.Node {
 
 func isDirectory(n *ext4.Node) bool { return n != nil && n.Mode&ext4.TypeMask == ext4.Directory }
 
-// addArchive adds an uncompressed tar archive to the tree. The content of files stays in the archive. If it is a layer of a
+// addArchive adds an uncompressed tar archive to the tree. The content of files stays in the archive. If it is a layer
+// of a
 // container image, files named ".wh.NAME" remove what lower layers have (OCI image specification, layer.md).
 func (t *tree) addArchive(from *io.SectionReader, layer bool) error {
 	archive, fresh := tar.NewReader(from), map[*ext4.Node]bool{}
@@ -59,7 +61,8 @@ func (t *tree) addArchive(from *io.SectionReader, layer bool) error {
 			err = t.addEntry(h, io.NewSectionReader(from, at, h.Size), layer, fresh)
 		}
 		if err != nil {
-			return bailey.Invalid.Wrapf(err, "make the archive again, without this file", "the archive contains %.200q", h.Name)
+			return bailey.Invalid.Wrapf(err, "make the archive again, without this file",
+				"the archive contains %.200q", h.Name)
 		}
 	}
 }

@@ -84,7 +84,7 @@ func (r *run) Start(ctx context.Context, lent bailey.Lent, _ bailey.Streams) (ba
 		return bailey.Exit{Code: bailey.NeverRan}, err
 	}
 	x.p.counts.requests.Add(1)
-	err := x.carry(ctx)
+	err := x.carryRequest(ctx)
 	exit := bailey.Exit{Model: &x.use}
 	if err != nil {
 		exit.Code = 1
@@ -131,16 +131,18 @@ func readKey(name string) (string, error) {
 		err = os.ErrNotExist
 	}
 	if err != nil {
-		return "", bailey.Unavailable.Wrap(err, "cannot read the key of the model's provider", "name another keyFile in settings.yaml, under model, providers")
+		return "", bailey.Unavailable.Wrap(err, "cannot read the key of the model's provider",
+			"name another keyFile in settings.yaml, under model, providers")
 	}
 	return strings.TrimSpace(string(text)), nil
 }
 
 var errSilent = errors.New("the provider sent nothing for too long")
 
-// carry makes the exchange with the provider. The error names what went wrong; if it has a part of the answer already, the
+// carryRequest makes the exchange with the provider. The error names what went wrong; if it has a part of the answer already,
+// the
 // client got that as an event or by a cut connection.
-func (x *exchange) carry(ctx context.Context) error {
+func (x *exchange) carryRequest(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	quiet := time.AfterFunc(x.p.Patience.Answer, func() { cancel(errSilent) })
@@ -151,7 +153,8 @@ func (x *exchange) carry(ctx context.Context) error {
 	}
 	defer res.Body.Close()
 	x.use.Status, x.use.FirstMillis = res.StatusCode, time.Since(x.began).Milliseconds()
-	if res.StatusCode == http.StatusSwitchingProtocols || res.StatusCode >= 300 && res.StatusCode < 400 && res.StatusCode != http.StatusNotModified {
+	if res.StatusCode == http.StatusSwitchingProtocols || res.StatusCode >= 300 && res.StatusCode < 400 &&
+		res.StatusCode != http.StatusNotModified {
 		return bailey.ToolFailed.Errorf("correct the url of the provider in settings.yaml, under model, providers",
 			"the provider answered %d and refers to another place, which is not followed", res.StatusCode)
 	}
@@ -164,7 +167,7 @@ func (x *exchange) carry(ctx context.Context) error {
 		defer c.Close()
 	}
 	if x.isStream(res) {
-		return x.stream(ctx, res, body)
+		return x.streamReply(ctx, res, body)
 	}
 	return x.relayWhole(ctx, res, body)
 }
@@ -200,8 +203,8 @@ func (x *exchange) isStream(res *http.Response) bool {
 	return kind != "application/json" || x.endpoint.Array
 }
 
-// stream passes an answer on as it arrives.
-func (x *exchange) stream(ctx context.Context, res *http.Response, body io.Reader) error {
+// streamReply passes an answer on as it arrives.
+func (x *exchange) streamReply(ctx context.Context, res *http.Response, body io.Reader) error {
 	edit := x.newReplyEditor()
 	out := modelwire.NewStream(x.endpoint, clientWriter{x, res}, edit)
 	_, err := io.CopyBuffer(struct{ io.Writer }{out}, body, make([]byte, 32<<10))
@@ -256,7 +259,8 @@ func (x *exchange) relayWhole(ctx context.Context, res *http.Response, body io.R
 		return x.reportFailure(ctx, err)
 	}
 	if len(all) > maxReply {
-		return bailey.ToolFailed.Errorf("ask for less, or for a stream", "the answer of the provider has more than %d bytes", maxReply)
+		return bailey.ToolFailed.Errorf("ask for less, or for a stream",
+			"the answer of the provider has more than %d bytes", maxReply)
 	}
 	if res.StatusCode < 300 {
 		edit := x.newReplyEditor()
@@ -278,7 +282,8 @@ func (x *exchange) relayWhole(ctx context.Context, res *http.Response, body io.R
 		return bailey.ToolFailed.Wrap(err, "the client did not read the answer", "")
 	}
 	if res.StatusCode >= 400 {
-		return bailey.ToolFailed.Errorf("see the provider's message at the client", "the provider answered %d", res.StatusCode)
+		return bailey.ToolFailed.Errorf("see the provider's message at the client", "the provider answered %d",
+			res.StatusCode)
 	}
 	return nil
 }

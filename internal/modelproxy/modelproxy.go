@@ -74,14 +74,17 @@ type Provider struct {
 
 // Config holds the dependencies. Fields without another comment are required.
 type Config struct {
-	// Enter begins or continues the session that a bearer or a token of an agent stands for. known is the session that it
+	// Enter begins or continues the session that a bearer or a token of an agent stands for. known is the session that
+	// it
 	// began before for the same client, or ""; a nil leave means that this session simply continues.
-	Enter func(ctx context.Context, token string, known bailey.SessionID, f Front) (from bailey.Call, leave func(), err error)
+	Enter func(ctx context.Context, token string, known bailey.SessionID, f Front) (from bailey.Call,
+		leave func(), err error)
 	Do    func(context.Context, bailey.Call) bailey.Result
 	Table func(bailey.SessionID) *redact.Table
 	// Provider returns the configured provider of this name.
 	Provider func(name string) Provider
-	// Prompt passes a new text of the person, redacted, to the hooks of its event. It returns the text that they make of it,
+	// Prompt passes a new text of the person, redacted, to the hooks of its event. It returns the text that they make
+	// of it,
 	// or the reason for which the request must not be made.
 	Prompt func(ctx context.Context, from bailey.Call, prompt string) (string, error)
 	// Restores returns the categories of secrets that are restored in file inputs.
@@ -127,7 +130,8 @@ type Counts struct {
 
 // New returns a proxy. It starts nothing.
 func New(c Config) (*Proxy, error) {
-	if c.Enter == nil || c.Do == nil || c.Table == nil || c.Provider == nil || c.Prompt == nil || c.Restores == nil || c.Upstream == nil {
+	if c.Enter == nil || c.Do == nil || c.Table == nil || c.Provider == nil || c.Prompt == nil ||
+		c.Restores == nil || c.Upstream == nil {
 		return nil, bailey.Internal.New("the model proxy is not configured completely", "")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
@@ -207,8 +211,9 @@ func (x *exchange) serveRequest(r *http.Request) error {
 		return refuseWith(http.StatusNotFound, bailey.Denied.Errorf("docs/model.md lists the endpoints that it knows",
 			"the model proxy does not know %s %s, so it was not forwarded", r.Method, clipName(r.URL.Path, maxModel)))
 	case e.Opaque:
-		return refuseWith(http.StatusForbidden, bailey.Denied.New("files for a provider cannot be redacted, so they are not forwarded",
-			"put the text into the conversation"))
+		return refuseWith(http.StatusForbidden,
+			bailey.Denied.New("files for a provider cannot be redacted, so they are not forwarded",
+				"put the text into the conversation"))
 	}
 	from, leave, err := x.p.enterSession(r.Context(), x.takeToken(r), x.front, r)
 	if err != nil {
@@ -250,7 +255,8 @@ func (x *exchange) dialectFor(e modelwire.Endpoint, r *http.Request) modelwire.E
 	}
 	host, _, _ := net.SplitHostPort(x.front.Upstream)
 	switch {
-	case strings.HasSuffix(host, "anthropic.com"), r.Header.Get("Anthropic-Version") != "", r.Header.Get("X-Api-Key") != "":
+	case strings.HasSuffix(host,
+		"anthropic.com"), r.Header.Get("Anthropic-Version") != "", r.Header.Get("X-Api-Key") != "":
 		e.Dialect = modelwire.Anthropic
 	case r.Header.Get("X-Goog-Api-Key") != "", strings.HasSuffix(host, "googleapis.com"):
 		e.Dialect = modelwire.Gemini

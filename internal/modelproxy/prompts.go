@@ -14,8 +14,10 @@ const blockedPrompt = "(a hook of Bailey blocked this prompt)"
 // maxPrompts limits the changed prompts of a session.
 const maxPrompts = 10_000
 
-// askHooks passes a new prompt to the hooks of its event. If they refuse it, the call is made all the same and refused, so
-// that it has a receipt. A client sends its history again with each request, in its own words, so what the hooks made of
+// askHooks passes a new prompt to the hooks of its event. If they refuse it, the call is made all the same and
+// refused, so
+// that it has a receipt. A client sends its history again with each request, in its own words, so what the hooks made
+// of
 // earlier prompts is put in their places each time.
 func (x *exchange) askHooks(ctx context.Context, from bailey.Call) error {
 	prompt, changed := x.sum.LastPrompt, ""
@@ -24,7 +26,8 @@ func (x *exchange) askHooks(ctx context.Context, from bailey.Call) error {
 			changed = blockedPrompt
 		}
 		if changed != prompt && !x.p.keepPrompt(x.session, prompt, changed) && x.refused == nil {
-			x.refused = bailey.Denied.Errorf("start a new session", "hooks changed %d prompts of this session, the maximum", maxPrompts)
+			x.refused = bailey.Denied.Errorf("start a new session",
+				"hooks changed %d prompts of this session, the maximum", maxPrompts)
 		}
 	}
 	found, err := x.replacePrompts(prompt)

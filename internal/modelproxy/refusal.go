@@ -53,7 +53,8 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// writeRefusal answers with an error in the shape of the provider. Clients must not repeat a request that was refused by
+// writeRefusal answers with an error in the shape of the provider. Clients must not repeat a request that was refused
+// by
 // a rule: the answer would be the same.
 func (x *exchange) writeRefusal(err error) {
 	x.p.counts.refused.Add(1)

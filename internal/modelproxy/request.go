@@ -73,8 +73,9 @@ func (x *exchange) reserveBody(r *http.Request) (release func(), err error) {
 	size = min(size, MaxBody)
 	if x.p.bodies.Add(size) > maxBodies {
 		x.p.bodies.Add(-size)
-		return nil, refuseWith(http.StatusServiceUnavailable, bailey.Unavailable.New("too many large requests are in progress",
-			"repeat the request when others have ended"))
+		return nil, refuseWith(http.StatusServiceUnavailable,
+			bailey.Unavailable.New("too many large requests are in progress",
+				"repeat the request when others have ended"))
 	}
 	return func() { x.p.bodies.Add(-size) }, nil
 }
@@ -99,7 +100,8 @@ func (x *exchange) readBody(r *http.Request) error {
 	return nil
 }
 
-// redactBody redacts every text of a request. If a secret was learned meanwhile, it may also be in a text that was passed
+// redactBody redacts every text of a request. If a secret was learned meanwhile, it may also be in a text that was
+// passed
 // before, so the body is redacted again.
 func (x *exchange) redactBody(body []byte) (out []byte, err error) {
 	table, cache := x.p.Table(x.session), x.p.cacheOf(x.session)
@@ -108,7 +110,8 @@ func (x *exchange) redactBody(body []byte) (out []byte, err error) {
 	const rounds = 4
 	for range rounds {
 		generation := table.Generation()
-		if out, x.sum, err = cache.Edit(x.endpoint, generation, body, text); err != nil || table.Generation() == generation {
+		if out, x.sum, err = cache.Edit(x.endpoint, generation, body, text); err != nil ||
+			table.Generation() == generation {
 			break
 		}
 	}
@@ -189,7 +192,8 @@ func (x *exchange) forwardedQuery(r *http.Request) string {
 }
 
 // hopHeaders belong to one connection (RFC 9110, section 7.6.1), or describe bytes that the proxy writes anew.
-var hopHeaders = []string{"Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+var hopHeaders = []string{"Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding",
+	"Upgrade",
 	"Content-Length", "Content-Encoding", "Accept-Encoding", "Expect", "Host", "Proxy-Authenticate"}
 
 // forwardedHeader returns the header for the provider. Only the keys of a client in the agent jail pass; secrets in any
@@ -260,7 +264,8 @@ func newDecoder(r io.Reader, encodings []string) (io.Reader, error) {
 		}
 		return flate.NewReader(buffered), nil
 	}
-	return nil, bailey.Invalid.Wrapf(errEncoding, "use gzip, br, zstd or deflate, or none", "cannot read Content-Encoding %s", strconv.Quote(clipName(name, 64)))
+	return nil, bailey.Invalid.Wrapf(errEncoding, "use gzip, br, zstd or deflate, or none",
+		"cannot read Content-Encoding %s", strconv.Quote(clipName(name, 64)))
 }
 
 // decodeAll decodes a whole body of at most most bytes.
@@ -277,7 +282,8 @@ func decodeAll(raw []byte, encodings []string, most int64) ([]byte, error) {
 	case err != nil:
 		return nil, encodingError(err)
 	case int64(len(body)) > most:
-		return nil, bailey.Invalid.Wrapf(modelwire.ErrTooLarge, "send less", "the decoded body has more than %d bytes", most)
+		return nil, bailey.Invalid.Wrapf(modelwire.ErrTooLarge, "send less",
+			"the decoded body has more than %d bytes", most)
 	}
 	return body, nil
 }

@@ -66,13 +66,15 @@ func (e *replyEditor) mayRestore(where modelwire.Where) func(redact.Category) bo
 	return func(c redact.Category) bool { return redact.Pseudonym(c) || slices.Contains(e.secrets, c) }
 }
 
-// fileTools are the tools of known clients that read and change files, in lower case without underscores, and fileFields
+// fileTools are the tools of known clients that read and change files, in lower case without underscores, and
+// fileFields
 // the inputs of them that name a file or hold its text.
 var (
 	fileTools = []string{"edit", "multiedit", "write", "read", "notebookedit", "notebookread", // Claude Code, opencode
 		"applypatch", "patch", // Codex, opencode
 		"replace", "writefile", "readfile"} // gemini-cli
-	fileFields = []string{"filepath", "path", "absolutepath", "notebookpath", "oldstring", "newstring", "content", "newsource",
+	fileFields = []string{"filepath", "path", "absolutepath", "notebookpath", "oldstring", "newstring",
+		"content", "newsource",
 		"patch", "patchtext", "input"}
 )
 

@@ -10,7 +10,8 @@ import (
 	"bailey"
 )
 
-// A session is held open after its last request, because its token map must live as long as the conversation: the client
+// A session is held open after its last request, because its token map must live as long as the conversation: the
+// client
 // sends the whole history again with each request. If there are too many, the one with the oldest last use ends.
 const (
 	heldFor = 8 * time.Hour

@@ -40,7 +40,7 @@ func parseDocument(b []byte, reuse []node) (document, error) {
 			"the body has %d bytes, more than %d", len(b), MaxBody)
 	}
 	if !utf8.Valid(b) {
-		return document{}, unreadable("it is not UTF-8")
+		return document{}, unreadableBody("it is not UTF-8")
 	}
 	// A string can contain half of a surrogate pair, as RFC 8259, section 8.2, allows.
 	d := decoders.Get().(*jsontext.Decoder)
@@ -57,10 +57,10 @@ func parseDocument(b []byte, reuse []node) (document, error) {
 			return doc, nil
 		}
 		if errors.Is(err, jsontext.ErrDuplicateName) {
-			return document{}, unreadable("a key is twice in one object")
+			return document{}, unreadableBody("a key is twice in one object")
 		}
 		if err != nil {
-			return document{}, unreadable("it is not JSON")
+			return document{}, unreadableBody("it is not JSON")
 		}
 		for b[pos] == ' ' || b[pos] == '\t' || b[pos] == '\n' || b[pos] == '\r' || b[pos] == ',' || b[pos] == ':' {
 			pos++
@@ -74,12 +74,12 @@ func parseDocument(b []byte, reuse []node) (document, error) {
 			open = open[:len(open)-1]
 		default:
 			if len(open) == 0 && len(doc.nodes) > 0 {
-				return document{}, unreadable("more data follows the value")
+				return document{}, unreadableBody("more data follows the value")
 			}
 			doc.nodes = append(doc.nodes, node{kind, int32(pos), int32(end), int32(len(doc.nodes) + 1)})
 			if kind == '{' || kind == '[' {
 				if open = append(open, int32(len(doc.nodes)-1)); len(open) > MaxDepth {
-					return document{}, unreadable("it is nested deeper than " + strconv.Itoa(MaxDepth))
+					return document{}, unreadableBody("it is nested deeper than " + strconv.Itoa(MaxDepth))
 				}
 			}
 		}
@@ -87,8 +87,8 @@ func parseDocument(b []byte, reuse []node) (document, error) {
 	}
 }
 
-// unreadable returns an error for a body that must not be forwarded.
-func unreadable(why string) error {
+// unreadableBody returns an error for a body that must not be forwarded.
+func unreadableBody(why string) error {
 	return bailey.Invalid.Wrapf(ErrUnreadable, "Send one JSON value in UTF-8.", "cannot read the body: %s", why)
 }
 

@@ -16,14 +16,14 @@ func (c *Cache) Edit(e Endpoint, generation int, body []byte, text TextFunc) ([]
 		return body, sum, nil
 	}
 	if e.Opaque {
-		return nil, sum, unreadable("files are not read")
+		return nil, sum, unreadableBody("files are not read")
 	}
 	doc, err := parseDocument(body, nil)
 	if err != nil {
 		return nil, sum, err
 	}
 	if doc.kindOf(0) != '{' {
-		return nil, sum, unreadable("it is no JSON object")
+		return nil, sum, unreadableBody("it is no JSON object")
 	}
 	w := walker{doc: doc, text: text, sum: &sum, cache: c, generation: generation, tools: map[string]string{}}
 	w.walkRequest(e, 0)

@@ -129,7 +129,8 @@ func printDifference(ctx context.Context, r *machineRun, s bailey.Streams) (bail
 	return bailey.Exit{}, printJSON(s.Stdout, d)
 }
 
-// exportDifference prints the difference as a playbook or a script. The caller gets it redacted, so it also stays in the
+// exportDifference prints the difference as a playbook or a script. The caller gets it redacted, so it also stays in
+// the
 // sandbox, where its secrets are anyway. Inventories leave out that directory.
 func exportDifference(ctx context.Context, r *machineRun, s bailey.Streams) (bailey.Exit, error) {
 	d, _, err := r.compareWithImage(ctx)
@@ -221,11 +222,13 @@ func (r *machineRun) applyExport(ctx context.Context, id, format string, text []
 	exit, err := r.client.Exec(ctx, r.owner, command, hostapi.Streams{Stdout: log, Stderr: log})
 	switch {
 	case err != nil && format == ansibleFormat && errors.Is(err, bailey.NotFound):
-		return bailey.NotFound.Wrap(err, "the playbook runs inside of the fresh machine", "use an image that has ansible-playbook, or verify the shell export")
+		return bailey.NotFound.Wrap(err, "the playbook runs inside of the fresh machine",
+			"use an image that has ansible-playbook, or verify the shell export")
 	case err != nil:
 		return err
 	case exit.TimedOut || exit.Code != 0 || exit.Signal != 0:
-		return bailey.ToolFailed.Errorf("its output says which step failed", "the export failed on a fresh machine, with exit code %d", exit.Code)
+		return bailey.ToolFailed.Errorf("its output says which step failed",
+			"the export failed on a fresh machine, with exit code %d", exit.Code)
 	}
 	return nil
 }

@@ -1,4 +1,5 @@
-// Package sandbox runs calls on sandboxes, the virtual machines of the host of sandboxes. A sandbox belongs to the person
+// Package sandbox runs calls on sandboxes, the virtual machines of the host of sandboxes. A sandbox belongs to the
+// person
 // and the agent of the call that created it; a call of others does not find it. The machine is the isolation of these
 // calls, so they have no cage of their own.
 package sandbox
@@ -113,8 +114,9 @@ func (r *Runner) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	run := &machineRun{client: client, inventories: r.Inventories, action: a, verb: v, timeout: cmp.Or(job.Timeout, bailey.DefaultTimeout),
-		owner: hostapi.Owner{Person: job.Principal.Person, Agent: job.Principal.Agent, Session: string(job.Session)}}
+	run := &machineRun{client: client, inventories: r.Inventories, action: a, verb: v,
+		timeout: cmp.Or(job.Timeout, bailey.DefaultTimeout),
+		owner:   hostapi.Owner{Person: job.Principal.Person, Agent: job.Principal.Agent, Session: string(job.Session)}}
 	if err := run.findMachine(ctx); err != nil {
 		return nil, err
 	}
@@ -155,7 +157,8 @@ func (r *machineRun) findMachine(ctx context.Context) (err error) {
 func (r *machineRun) planCreation(ctx context.Context) error {
 	image, from := r.action.settings["image"], r.action.settings["snapshot"]
 	if (image == "") == (from == "") {
-		return bailey.Invalid.New("a sandbox is made from an image or from a snapshot", "name one of them, for example image: debian")
+		return bailey.Invalid.New("a sandbox is made from an image or from a snapshot",
+			"name one of them, for example image: debian")
 	}
 	cpus, err := r.action.numberOf("cpus")
 	if err != nil {
@@ -206,7 +209,8 @@ func (r *machineRun) describeCage() {
 	if r.box.Accelerator != "" {
 		r.cage.Layers = append(r.cage.Layers, "machine")
 		r.cage.Labels = r.machineLabels()
-		add("machine", "machine %q image %q sha256 %q accelerator %q network %q", r.box.ID, r.box.Image, r.box.ImageDigest,
+		add("machine", "machine %q image %q sha256 %q accelerator %q network %q", r.box.ID, r.box.Image,
+			r.box.ImageDigest,
 			r.box.Accelerator, cmp.Or(r.box.Network, NoNetwork))
 	}
 	if len(r.action.command) > 0 {
@@ -225,7 +229,8 @@ func (r *machineRun) describeCage() {
 
 // machineLabels returns the facts about the machine that rules can test.
 func (r *machineRun) machineLabels() []string {
-	labels := []string{"accelerator=" + r.box.Accelerator, "image=" + r.box.Image, "network=" + cmp.Or(r.box.Network, NoNetwork)}
+	labels := []string{"accelerator=" + r.box.Accelerator, "image=" + r.box.Image,
+		"network=" + cmp.Or(r.box.Network, NoNetwork)}
 	slices.Sort(labels)
 	return labels
 }
@@ -251,7 +256,8 @@ func (r *machineRun) Describe() (check []string, text string) {
 	check = []string{"bailey", "sandbox", "list"}
 	if r.box.ID != "" {
 		check = []string{"bailey", "sandbox", "show", r.box.ID}
-		fmt.Fprintf(&b, "sandbox %s (%s) of %s, network %s\n", r.box.Name, r.box.ID, r.box.Image, cmp.Or(r.box.Network, NoNetwork))
+		fmt.Fprintf(&b, "sandbox %s (%s) of %s, network %s\n", r.box.Name, r.box.ID, r.box.Image,
+			cmp.Or(r.box.Network, NoNetwork))
 	}
 	if len(r.cage.Commands) > 0 {
 		fmt.Fprintf(&b, "programs: %s\n", strings.Join(r.cage.Commands, " "))

@@ -27,15 +27,16 @@ type verb struct {
 // allVerbs returns the operations by name.
 func allVerbs() map[string]verb {
 	return map[string]verb{
-		"create":          {do: createBox},
-		"list":            {do: listOf("sandboxes", hostapi.List, nothingOf)},
-		"show":            {operands: 1, target: true, do: answerOf(hostapi.Show, boxOf)},
-		"exec":            {operands: 1, target: true, command: true, do: execCommand},
-		"read_file":       {operands: 2, target: true, do: readFile},
-		"write_file":      {operands: 2, target: true, do: writeFile},
-		"edit_file":       {operands: 2, target: true, do: answerOf(hostapi.EditFile, editOf)},
-		"list_files":      {operands: 2, target: true, do: listOf("files", hostapi.ListFiles, fileOf)},
-		"start_job":       {operands: 1, target: true, command: true, do: answerOf(hostapi.StartJob, (*machineRun).commandOf)},
+		"create":     {do: createBox},
+		"list":       {do: listOf("sandboxes", hostapi.List, nothingOf)},
+		"show":       {operands: 1, target: true, do: answerOf(hostapi.Show, boxOf)},
+		"exec":       {operands: 1, target: true, command: true, do: execCommand},
+		"read_file":  {operands: 2, target: true, do: readFile},
+		"write_file": {operands: 2, target: true, do: writeFile},
+		"edit_file":  {operands: 2, target: true, do: answerOf(hostapi.EditFile, editOf)},
+		"list_files": {operands: 2, target: true, do: listOf("files", hostapi.ListFiles, fileOf)},
+		"start_job": {operands: 1, target: true, command: true, do: answerOf(hostapi.StartJob,
+			(*machineRun).commandOf)},
 		"jobs":            {operands: 1, target: true, do: listOf("jobs", hostapi.Jobs, boxOf)},
 		"job_output":      {operands: 2, target: true, do: jobOutput},
 		"kill_job":        {operands: 2, target: true, do: answerOf(hostapi.KillJob, jobOf)},
@@ -58,12 +59,14 @@ func allVerbs() map[string]verb {
 type operation = func(context.Context, *machineRun, bailey.Streams) (bailey.Exit, error)
 
 // answerOf returns an operation that sends one request and prints its answer, an object, as JSON.
-func answerOf[Request, Answer any](e hostapi.Endpoint[Request, Answer], request func(*machineRun) (Request, error)) operation {
+func answerOf[Request, Answer any](e hostapi.Endpoint[Request, Answer], request func(*machineRun) (Request,
+	error)) operation {
 	return listOf("", e, request)
 }
 
 // listOf is answerOf for an answer that is a list, which becomes the only member of an object.
-func listOf[Request, Answer any](name string, e hostapi.Endpoint[Request, Answer], request func(*machineRun) (Request, error)) operation {
+func listOf[Request, Answer any](name string, e hostapi.Endpoint[Request, Answer],
+	request func(*machineRun) (Request, error)) operation {
 	return func(ctx context.Context, r *machineRun, s bailey.Streams) (bailey.Exit, error) {
 		q, err := request(r)
 		if err != nil {
@@ -164,7 +167,8 @@ func createBox(ctx context.Context, r *machineRun, s bailey.Streams) (bailey.Exi
 	if err != nil {
 		return bailey.Exit{}, err
 	}
-	q := hostapi.CreateRequest{Name: r.action.settings["name"], Snapshot: r.action.settings["snapshot"], CPUs: r.box.CPUs,
+	q := hostapi.CreateRequest{Name: r.action.settings["name"], Snapshot: r.action.settings["snapshot"],
+		CPUs:     r.box.CPUs,
 		MemoryMB: r.box.MemoryMB, TTL: ttl, Network: r.action.settings["network"]}
 	if q.Snapshot == "" {
 		q.Image = r.box.Image
@@ -224,7 +228,8 @@ func execCommand(ctx context.Context, r *machineRun, s bailey.Streams) (bailey.E
 		return bailey.Exit{}, err
 	}
 	command.Timeout = r.timeout
-	exit, err := r.client.Exec(ctx, r.owner, command, hostapi.Streams{Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr})
+	exit, err := r.client.Exec(ctx, r.owner, command, hostapi.Streams{Stdin: s.Stdin, Stdout: s.Stdout,
+		Stderr: s.Stderr})
 	if exit.Signal > 0 {
 		exit.Code = 128 + exit.Signal
 	}
@@ -251,7 +256,8 @@ func writeFile(ctx context.Context, r *machineRun, s bailey.Streams) (bailey.Exi
 		mode, err = 0o644, nil
 	}
 	if err != nil {
-		return bailey.Exit{}, bailey.Invalid.Wrapf(err, "write an octal mode such as 755", "the mode is %q", r.action.settings["mode"])
+		return bailey.Exit{}, bailey.Invalid.Wrapf(err, "write an octal mode such as 755", "the mode is %q",
+			r.action.settings["mode"])
 	}
 	if s.Stdin == nil {
 		s.Stdin = strings.NewReader("")
@@ -261,9 +267,11 @@ func writeFile(ctx context.Context, r *machineRun, s bailey.Streams) (bailey.Exi
 	case err != nil:
 		return bailey.Exit{}, err
 	case len(data) > maxFile:
-		return bailey.Exit{}, bailey.Invalid.Errorf("write it in parts, or fetch it in the sandbox", "the content has more than %d bytes", maxFile)
+		return bailey.Exit{}, bailey.Invalid.Errorf("write it in parts, or fetch it in the sandbox",
+			"the content has more than %d bytes", maxFile)
 	}
-	q := hostapi.WriteRequest{Sandbox: r.box.ID, Path: r.action.operands[1], Data: data, Mode: uint32(mode), Parents: true}
+	q := hostapi.WriteRequest{Sandbox: r.box.ID, Path: r.action.operands[1], Data: data, Mode: uint32(mode),
+		Parents: true}
 	file, err := hostapi.WriteFile.Ask(ctx, r.client, r.owner, q)
 	if err != nil {
 		return bailey.Exit{}, err

@@ -66,11 +66,13 @@ func (p *playbook) addStep(s step) {
 		g := s.group.after
 		p.addTask("group "+g.Name, "group", []field{{"name", quoteYAML(g.Name)}, {"gid", formatID(g.GID)}})
 	case s.group.before != nil:
-		p.addTask("no group "+s.group.before.Name, "group", []field{{"name", quoteYAML(s.group.before.Name)}, {"state", "absent"}})
+		p.addTask("no group "+s.group.before.Name, "group", []field{{"name", quoteYAML(s.group.before.Name)},
+			{"state", "absent"}})
 	case s.user.after != nil:
 		p.addUser(s)
 	case s.user.before != nil:
-		p.addTask("no user "+s.user.before.Name, "user", []field{{"name", quoteYAML(s.user.before.Name)}, {"state", "absent"}})
+		p.addTask("no user "+s.user.before.Name, "user", []field{{"name", quoteYAML(s.user.before.Name)},
+			{"state", "absent"}})
 	case s.service.before != nil || s.service.after != nil:
 		p.addService(s)
 	default:
@@ -156,7 +158,8 @@ func (p *playbook) addFile(s step) {
 			append([]field{{"path", textYAML(name)}, {"state", "directory"}}, accessFields(s.file)...))
 	case s.file.Type == Link:
 		p.addTask(taskName("link", name, s.position), "file", append([]field{{"path", textYAML(name)},
-			{"src", textYAML(string(s.file.Target))}, {"state", "link"}, {"force", "true"}, {"follow", "false"}}, accessFields(s.file)...))
+			{"src", textYAML(string(s.file.Target))}, {"state", "link"}, {"force", "true"}, {"follow",
+				"false"}}, accessFields(s.file)...))
 	default:
 		p.addTask(taskName("file", name, s.position), "copy", append([]field{{"dest", textYAML(name)},
 			{"content", blockYAML(string(*s.file.Content), 10)}}, accessFields(s.file)...))
@@ -201,7 +204,8 @@ func (p *playbook) addAccess(s step) {
 func (p *playbook) addService(s step) {
 	was, now := s.service.before, s.service.after
 	if p.os == alpine {
-		p.addTask("service", "command", []field{{"argv", "[/bin/sh, -s]"}, {"stdin", textYAML("set -eu\n" + openrcService(was, now))}})
+		p.addTask("service", "command", []field{{"argv", "[/bin/sh, -s]"}, {"stdin",
+			textYAML("set -eu\n" + openrcService(was, now))}})
 		return
 	}
 	name, fields := "", []field(nil)

@@ -39,7 +39,8 @@ func Collect(root string) (*Inventory, error) {
 	if err != nil {
 		return nil, bailey.Unavailable.Wrap(err, "cannot read "+root, "Name the directory of a root file system.")
 	}
-	c := &collector{root: dir, device: statOf(info).Dev, shipped: map[string]shippedFile{}, buffer: make([]byte, 256<<10),
+	c := &collector{root: dir, device: statOf(info).Dev, shipped: map[string]shippedFile{}, buffer: make([]byte,
+		256<<10),
 		v: &Inventory{Version: Version, Files: []File{}, Packages: []Package{}, Services: []Service{}, Users: []User{},
 			Groups: []Group{}, Omitted: []Omitted{}}}
 	c.readRelease()
@@ -184,7 +185,8 @@ func (c *collector) listNames(name string) ([]string, error) {
 }
 
 func tooMany(dir string) error {
-	return bailey.Invalid.New(fmt.Sprintf("the system has more than %d files; the limit was reached in %q", maxFiles, dir),
+	return bailey.Invalid.New(fmt.Sprintf("the system has more than %d files; the limit was reached in %q",
+		maxFiles, dir),
 		"Remove the files that need not be compared, or move them to /tmp.")
 }
 
@@ -374,7 +376,8 @@ func (c *collector) readAccounts() {
 		}
 		groups := members[p[0]]
 		slices.Sort(groups)
-		u := User{Name: p[0], UID: uint32(uid), Group: nameOf(c.groups, uint32(gid)), Comment: p[4], Home: p[5], Shell: p[6],
+		u := User{Name: p[0], UID: uint32(uid), Group: nameOf(c.groups, uint32(gid)), Comment: p[4], Home: p[5],
+			Shell:    p[6],
 			Password: passwordState(p[1]), Groups: slices.Compact(groups)}
 		if s, ok := secrets[u.Name]; ok && p[1] == "x" {
 			u.Password, u.Expires = s.Password, s.Expires

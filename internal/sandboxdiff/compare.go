@@ -23,7 +23,8 @@ func Compare(before, after *Inventory) *Difference {
 	c := &comparison{before: before, after: after, explained: map[string]bool{}, accounts: map[string]bool{},
 		homes: map[string]string{}, skeleton: map[string]*File{},
 		sameOwner: map[[2]string]bool{}, sameGroup: map[[2]string]bool{},
-		d: &Difference{OS: after.OS, Release: after.Release, Changes: []Change{}, Notes: []string{}, Omitted: []Omitted{}}}
+		d: &Difference{OS: after.OS, Release: after.Release, Changes: []Change{}, Notes: []string{},
+			Omitted: []Omitted{}}}
 	c.comparePackages()
 	c.compareAccounts()
 	c.compareFiles()
@@ -155,7 +156,8 @@ func (c *comparison) compareAccounts() {
 			}
 			continue
 		}
-		c.changes = append(c.changes, Change{Kind: KindUser, Action: p.actionOf(), Name: p.name, Summary: userSummary(p.pair), user: p.pair})
+		c.changes = append(c.changes, Change{Kind: KindUser, Action: p.actionOf(), Name: p.name,
+			Summary: userSummary(p.pair), user: p.pair})
 		if p.after != nil && p.after.Password == PasswordSet && (p.before == nil || p.before.Password != PasswordSet) {
 			c.addNote("the password of user " + p.name + " is set; an export has no passwords")
 		}
@@ -210,7 +212,8 @@ func equalUsers(a, b *User) bool {
 func userSummary(p pair[User]) string {
 	switch p.actionOf() {
 	case Added:
-		s := fmt.Sprintf("user %s was added with number %d, group %s, home %s, shell %s", p.after.Name, p.after.UID, p.after.Group,
+		s := fmt.Sprintf("user %s was added with number %d, group %s, home %s, shell %s", p.after.Name,
+			p.after.UID, p.after.Group,
 			p.after.Home, p.after.Shell)
 		if len(p.after.Groups) > 0 {
 			s += ", in " + strings.Join(p.after.Groups, ", ")
@@ -277,7 +280,8 @@ func (c *comparison) takeUnit(change *Change) {
 		if at == nil {
 			at = f.file.before
 		}
-		if at == nil || path.Base(string(at.Path)) != change.Name || change.Action != f.Action || f.file.pairIsChange() {
+		if at == nil || path.Base(string(at.Path)) != change.Name || change.Action != f.Action ||
+			f.file.pairIsChange() {
 			continue
 		}
 		if dir := path.Dir(string(at.Path)); strings.HasSuffix(dir, "/systemd/system") || dir == "/etc/init.d" {
@@ -304,7 +308,8 @@ func (c *comparison) finishList() {
 		}
 		c.noteFile(c.changes[i].file.after)
 	}
-	order := []Kind{KindPackage, KindGroup, KindUser, KindDeleted, KindFile, KindConfig, KindHosts, KindPermission, KindCron,
+	order := []Kind{KindPackage, KindGroup, KindUser, KindDeleted, KindFile, KindConfig, KindHosts,
+		KindPermission, KindCron,
 		KindSysctl, KindService}
 	slices.SortStableFunc(c.d.Changes, func(a, b Change) int {
 		if n := slices.Index(order, a.Kind) - slices.Index(order, b.Kind); n != 0 {

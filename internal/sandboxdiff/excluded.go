@@ -11,7 +11,8 @@ var excluded = []struct {
 	reason string
 	paths  []string
 }{
-	{"the kernel's, or temporary", []string{"/proc", "/sys", "/dev", "/run", "/tmp", "/var/tmp", "/var/run", "/var/lock",
+	{"the kernel's, or temporary", []string{"/proc", "/sys", "/dev", "/run", "/tmp", "/var/tmp", "/var/run",
+		"/var/lock",
 		"/lost+found"}},
 	{"the identity of one machine, which every clone gets anew", []string{"/etc/machine-id", "/etc/hostname",
 		"/etc/resolv.conf", "/etc/mtab", "/etc/adjtime", "/etc/ssh/ssh_host_*", "/var/lib/dbus", "/var/lib/systemd",

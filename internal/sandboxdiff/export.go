@@ -32,7 +32,8 @@ func (d *Difference) exportSteps() []step {
 	all := append(slices.Clone(d.Changes), d.silent...)
 	var early, late []step
 	for _, f := range fileSteps(all) {
-		if f.filePath() == "/etc/apt" || strings.HasPrefix(f.filePath(), "/etc/apt/") || strings.HasPrefix(f.filePath(), "/etc/apk/") {
+		if f.filePath() == "/etc/apt" || strings.HasPrefix(f.filePath(), "/etc/apt/") ||
+			strings.HasPrefix(f.filePath(), "/etc/apk/") {
 			early = append(early, f)
 		} else {
 			late = append(late, f)
@@ -179,7 +180,8 @@ func (d *Difference) serviceSteps(all []Change) (steps []step) {
 	for _, c := range all {
 		if s := c.service.after; s != nil && (s.State != Static || c.service.before != nil) {
 			steps = append(steps, step{service: c.service})
-			if s.State == Enabled && slices.Contains([]string{".service", ".socket", ".timer", ".path", ""}, path.Ext(s.Name)) {
+			if s.State == Enabled && slices.Contains([]string{".service", ".socket", ".timer", ".path", ""},
+				path.Ext(s.Name)) {
 				starts = append(starts, step{start: s.Name})
 			}
 		}

@@ -14,7 +14,8 @@ func (c *comparison) compareFiles() {
 	for _, o := range append(slices.Clone(c.before.Omitted), c.after.Omitted...) {
 		omitted[string(o.Path)] = true
 	}
-	for _, p := range findDiffering(c.before.Files, c.after.Files, func(f *File) string { return string(f.Path) }, c.equalFiles) {
+	for _, p := range findDiffering(c.before.Files, c.after.Files,
+		func(f *File) string { return string(f.Path) }, c.equalFiles) {
 		if c.isExplained(p.name, p.pair) || isBelowAny(omitted, p.name) {
 			continue
 		}
@@ -98,7 +99,10 @@ func (c *comparison) isState(name string) bool {
 }
 
 func findFile(files []File, name string) *File {
-	i, ok := slices.BinarySearchFunc(files, name, func(f File, name string) int { return strings.Compare(string(f.Path), name) })
+	i, ok := slices.BinarySearchFunc(files, name, func(f File,
+		name string) int {
+		return strings.Compare(string(f.Path), name)
+	})
 	if !ok {
 		return nil
 	}
@@ -130,10 +134,12 @@ func kindOf(name string, p pair[File]) Kind {
 	switch {
 	case p.before != nil && p.after != nil && equalContent(p.before, p.after):
 		return KindPermission
-	case isRegular && isBelow(name, "/etc/crontab", "/etc/cron.d", "/etc/cron.hourly", "/etc/cron.daily", "/etc/cron.weekly",
+	case isRegular && isBelow(name, "/etc/crontab", "/etc/cron.d", "/etc/cron.hourly", "/etc/cron.daily",
+		"/etc/cron.weekly",
 		"/etc/cron.monthly", "/etc/cron.yearly", "/var/spool/cron", "/etc/crontabs", "/etc/anacrontab"):
 		return KindCron
-	case isRegular && isBelow(name, "/etc/sysctl.conf", "/etc/sysctl.d", "/usr/lib/sysctl.d", "/usr/local/lib/sysctl.d"):
+	case isRegular && isBelow(name, "/etc/sysctl.conf", "/etc/sysctl.d", "/usr/lib/sysctl.d",
+		"/usr/local/lib/sysctl.d"):
 		return KindSysctl
 	case isRegular && name == "/etc/hosts":
 		return KindHosts
@@ -156,7 +162,8 @@ func describeFile(shown string, p pair[File]) (summary, diff string) {
 	case Removed:
 		return typeName(p.before) + " " + shown + " was deleted", ""
 	case Added:
-		summary = fmt.Sprintf("%s %s was added (mode %04o, %s:%s)", typeName(p.after), shown, p.after.Mode, p.after.Owner, p.after.Group)
+		summary = fmt.Sprintf("%s %s was added (mode %04o, %s:%s)", typeName(p.after), shown, p.after.Mode,
+			p.after.Owner, p.after.Group)
 		if p.after.Type == Link {
 			summary = "link " + shown + " to " + showPath(string(p.after.Target)) + " was added"
 		}
@@ -167,7 +174,8 @@ func describeFile(shown string, p pair[File]) (summary, diff string) {
 	case p.before.Type != p.after.Type:
 		parts = append(parts, "it was a "+typeName(p.before)+" and is a "+typeName(p.after))
 	case p.before.Target != p.after.Target:
-		parts = append(parts, "its target from "+showPath(string(p.before.Target))+" to "+showPath(string(p.after.Target)))
+		parts = append(parts,
+			"its target from "+showPath(string(p.before.Target))+" to "+showPath(string(p.after.Target)))
 	case p.before.SHA256 != p.after.SHA256:
 		parts = append(parts, fmt.Sprintf("its content, from %d to %d bytes", p.before.Size, p.after.Size))
 	}
@@ -175,9 +183,11 @@ func describeFile(shown string, p pair[File]) (summary, diff string) {
 		parts = append(parts, fmt.Sprintf("its mode from %04o to %04o", p.before.Mode, p.after.Mode))
 	}
 	if p.before.Owner != p.after.Owner || p.before.Group != p.after.Group {
-		parts = append(parts, "its owner from "+p.before.Owner+":"+p.before.Group+" to "+p.after.Owner+":"+p.after.Group)
+		parts = append(parts,
+			"its owner from "+p.before.Owner+":"+p.before.Group+" to "+p.after.Owner+":"+p.after.Group)
 	}
-	return typeName(p.after) + " " + shown + " was changed: " + strings.Join(parts, ", "), contentDiff(p.before, p.after)
+	return typeName(p.after) + " " + shown + " was changed: " + strings.Join(parts, ", "), contentDiff(p.before,
+		p.after)
 }
 
 func typeName(f *File) string {
@@ -204,10 +214,14 @@ func contentDiff(before, after *File) string {
 // isPrintable says whether a text can be shown and written as text: UTF-8 without control characters but tab and
 // newline, and without characters that change the direction of text.
 func isPrintable(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && r != '\t' && isControl(r) })
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
+		return r != '\n' && r != '\t' &&
+			isControl(r)
+	})
 }
 
-// foldChanges makes changes silent that another change explains: the directories above a new file, everything in a deleted
+// foldChanges makes changes silent that another change explains: the directories above a new file, everything in a
+// deleted
 // directory, and the ordinary files in a new directory with many of them.
 func (c *comparison) foldChanges() {
 	byPath := map[string]*Change{}
@@ -277,7 +291,8 @@ func (c *comparison) foldTrees(byPath map[string]*Change) {
 		if top == "" {
 			continue
 		}
-		if d := byPath[top]; isOrdinary(f.file.after) && f.Kind == KindFile && f.file.after.Owner == d.file.after.Owner {
+		if d := byPath[top]; isOrdinary(f.file.after) && f.Kind == KindFile &&
+			f.file.after.Owner == d.file.after.Owner {
 			f.silent, d.silent = true, false
 			d.Summary = fmt.Sprintf("directory %s was added with %d files", d.Name, count[top])
 		}

@@ -241,7 +241,8 @@ func (c *collector) readApk() {
 			at = resolvePath(links, dir+"/"+value)
 			c.shipped[at] = shippedFile{pack: p.Name}
 		case "Z":
-			if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(value, "Q1")); err == nil && len(sum) == 20 {
+			if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(value, "Q1")); err == nil &&
+				len(sum) == 20 {
 				c.shipped[at] = shippedFile{p.Name, hex.EncodeToString(sum)}
 			}
 		}

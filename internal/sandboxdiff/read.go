@@ -29,7 +29,8 @@ const (
 	maxField    = 1024      // bytes of a field of passwd(5)
 )
 
-// ReadInventory reads the JSON of an inventory that a sandbox sent. The sandbox is hostile: the document is bounded, its
+// ReadInventory reads the JSON of an inventory that a sandbox sent. The sandbox is hostile: the document is bounded,
+// its
 // syntax strict, and every name is checked, so that Compare and the exports need not doubt them. The errors are of kind
 // Invalid.
 func ReadInventory(r io.Reader) (*Inventory, error) {
@@ -121,7 +122,8 @@ func checkList[T any](kind string, list []T, most int, check func(*T) (string, e
 func (f *File) findFault() error {
 	name := string(f.Path)
 	switch {
-	case len(name) > maxPath || !strings.HasPrefix(name, "/") || path.Clean(name) != name || strings.Contains(name, "\x00"):
+	case len(name) > maxPath || !strings.HasPrefix(name, "/") || path.Clean(name) != name ||
+		strings.Contains(name, "\x00"):
 		return fmt.Errorf("the path is not absolute and clean")
 	case strings.Count(name, "/") > maxDepth:
 		return fmt.Errorf("the path is too deep")

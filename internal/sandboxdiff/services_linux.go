@@ -214,7 +214,8 @@ func (c *collector) readOpenrc() {
 		for _, base := range names {
 			at := path.Join(runlevels, level, base)
 			target, err := c.root.Readlink(inRoot(at))
-			if err == nil && path.Dir(target) == openrcDir && path.Base(target) == base && serviceName().MatchString(base) {
+			if err == nil && path.Dir(target) == openrcDir && path.Base(target) == base &&
+				serviceName().MatchString(base) {
 				c.addWanted(base, level, at)
 			}
 		}

@@ -90,7 +90,8 @@ user_gone() { if getent passwd "$1" >/dev/null; then if has userdel; then userde
 group_gone() { if getent group "$1" >/dev/null; then if has groupdel; then groupdel "$1"; else delgroup "$1"; fi; fi; }
 `
 
-// Shell returns a POSIX shell script, for root, that makes the changes. It can be run twice. If a command fails, it ends
+// Shell returns a POSIX shell script, for root, that makes the changes. It can be run twice. If a command fails, it
+// ends
 // there.
 func (d *Difference) Shell() []byte {
 	var b strings.Builder
@@ -102,7 +103,8 @@ func (d *Difference) Shell() []byte {
 	b.WriteString("\n[ \"$(id -u)\" = 0 ] || fail 'This script changes the system. Run it as root.'\n")
 	steps := d.exportSteps()
 	for _, s := range steps {
-		b.WriteString(fmt.Sprintf("step %d %d ", s.position, len(steps)) + shellWord(s.stepName()) + "\n" + d.shellStep(s))
+		b.WriteString(fmt.Sprintf("step %d %d ", s.position,
+			len(steps)) + shellWord(s.stepName()) + "\n" + d.shellStep(s))
 	}
 	return []byte(b.String())
 }

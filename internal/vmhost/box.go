@@ -191,10 +191,12 @@ func dialGuest(ctx context.Context, m *vm.Machine, cfg guestclient.Config) (*gue
 }
 
 // redialGuest begins a session with a guest that had one, with the given marker. While no host is connected, the port
-// reads as ended in a running guest, and not in one that was just resumed, so the agent may or may not have seen the end
+// reads as ended in a running guest, and not in one that was just resumed, so the agent may or may not have seen the
+// end
 // of its former session. Both beginnings are tried in turns, with a pause in which the agent sees the end. resumed says
 // which is more likely.
-func redialGuest(ctx context.Context, m *vm.Machine, cfg guestclient.Config, marker guestclient.Marker, resumed bool) (*guestclient.Session, error) {
+func redialGuest(ctx context.Context, m *vm.Machine, cfg guestclient.Config, marker guestclient.Marker,
+	resumed bool) (*guestclient.Session, error) {
 	for patience := time.Second; ; patience = min(2*patience, time.Minute) {
 		cfg.Resync, cfg.HelloTime = nil, patience
 		if resumed {
@@ -233,10 +235,12 @@ func endOf(m *vm.Machine, err error) error {
 	return err
 }
 
-// renewGuest begins the first session with a clone and makes another machine of it: the session serves no command before.
+// renewGuest begins the first session with a clone and makes another machine of it: the session serves no command
+// before.
 func (b *box) renewGuest(ctx context.Context, m *vm.Machine, t templateRecord) (*guestclient.Session, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 2*b.h.GuestTime, bailey.Unavailable.Errorf("destroy a sandbox, or try again",
-		"the guest of the new machine does not answer within %v", 2*b.h.GuestTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*b.h.GuestTime,
+		bailey.Unavailable.Errorf("destroy a sandbox, or try again",
+			"the guest of the new machine does not answer within %v", 2*b.h.GuestTime))
 	defer cancel()
 	r := b.recordNow()
 	cfg := guestclient.Config{MustRenew: true, Marker: &r.Marker, OpTime: b.h.GuestTime}

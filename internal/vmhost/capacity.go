@@ -19,7 +19,8 @@ import (
 	"bailey/internal/vm"
 )
 
-// readMemory returns the memory of the host and what a program can have of it without swapping, in MiB (proc_meminfo(5)).
+// readMemory returns the memory of the host and what a program can have of it without swapping, in MiB
+// (proc_meminfo(5)).
 func readMemory() (total, available int, err error) {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {
@@ -92,8 +93,10 @@ func (h *Host) hostStatus(context.Context, caller, hostapi.None) (hostapi.Status
 	if err != nil {
 		return hostapi.Status{}, err
 	}
-	s := hostapi.Status{Version: h.Version, PID: os.Getpid(), Dir: string(h.Dir), CPUs: runtime.NumCPU(), MemoryMB: memory,
-		FreeMB: max(available-h.ReserveMB, 0), DiskBytes: disk, FreeBytes: max(free-h.ReserveBytes, 0), PerOwner: h.PerOwner,
+	s := hostapi.Status{Version: h.Version, PID: os.Getpid(), Dir: string(h.Dir), CPUs: runtime.NumCPU(),
+		MemoryMB: memory,
+		FreeMB:   max(available-h.ReserveMB, 0), DiskBytes: disk, FreeBytes: max(free-h.ReserveBytes,
+			0), PerOwner: h.PerOwner,
 		MaxMemoryMB: h.MaxMemoryMB, UptimeSec: int64(time.Since(h.begin).Seconds()),
 		Unsupported: "sandboxes have no network yet"}
 	s.Accelerator, s.Reason = h.describeAccelerator()

@@ -43,8 +43,9 @@ func fromExit(e guestwire.Exit) hostapi.Exit {
 }
 
 func fromJob(j guestwire.Job) hostapi.Job {
-	return hostapi.Job{ID: j.ID, Argv: j.Argv, PID: int(j.PID), Started: time.Unix(0, j.Started).UTC(), Running: j.Running,
-		Exit: fromExit(j.Exit), Output: j.Output}
+	return hostapi.Job{ID: j.ID, Argv: j.Argv, PID: int(j.PID), Started: time.Unix(0, j.Started).UTC(),
+		Running: j.Running,
+		Exit:    fromExit(j.Exit), Output: j.Output}
 }
 
 func fromFile(f guestwire.FileInfo) hostapi.File {
@@ -124,7 +125,8 @@ func (h *Host) writeFile(ctx context.Context, c caller, r hostapi.WriteRequest) 
 	if err != nil {
 		return hostapi.File{}, err
 	}
-	info, err := s.WriteFile(ctx, r.Path, r.Data, guestclient.NewFile{Mode: r.Mode, UID: r.UID, GID: r.GID, Parents: r.Parents})
+	info, err := s.WriteFile(ctx, r.Path, r.Data, guestclient.NewFile{Mode: r.Mode, UID: r.UID, GID: r.GID,
+		Parents: r.Parents})
 	return fromFile(info), err
 }
 

@@ -64,7 +64,8 @@ type Config struct {
 	step func(name string) // for tests: called before each step that could be the last one
 }
 
-// A Host owns sandboxes. mu guards the maps. A box and a template have locks of their own: mu must be locked before them.
+// A Host owns sandboxes. mu guards the maps. A box and a template have locks of their own: mu must be locked before
+// them.
 type Host struct {
 	Config
 	vm     *vm.Host
@@ -131,7 +132,8 @@ var (
 	errStopped = errors.New("the host was told to stop")
 )
 
-// Run owns the directory, adopts its sandboxes, and serves clients until ctx ends, a client stops the host, or it is idle.
+// Run owns the directory, adopts its sandboxes, and serves clients until ctx ends, a client stops the host, or it is
+// idle.
 // Sandboxes continue to run afterwards.
 func (h *Host) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -160,7 +162,8 @@ func (h *Host) Run(ctx context.Context) error {
 	err = h.acceptClients(ctx, l, &open)
 	cancel(err)
 	open.Wait()
-	if cause := context.Cause(ctx); !errors.Is(cause, errIdle) && !errors.Is(cause, errStopped) && !errors.Is(cause, context.Canceled) {
+	if cause := context.Cause(ctx); !errors.Is(cause, errIdle) && !errors.Is(cause, errStopped) &&
+		!errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return nil

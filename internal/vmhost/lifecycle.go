@@ -28,7 +28,8 @@ func (h *Host) createBox(ctx context.Context, c caller, r hostapi.CreateRequest)
 		return none, err
 	}
 	if r.Network != "" && r.Network != "none" {
-		return none, bailey.Invalid.Errorf("use the network none", "a sandbox cannot have the network %.40q: networks are missing in this version", r.Network)
+		return none, bailey.Invalid.Errorf("use the network none",
+			"a sandbox cannot have the network %.40q: networks are missing in this version", r.Network)
 	}
 	if (r.Image == "") == (r.Snapshot == "") {
 		return none, bailey.Invalid.New("a sandbox is made from an image or from a snapshot", "name one of them")
@@ -61,7 +62,8 @@ func (h *Host) createBox(ctx context.Context, c caller, r hostapi.CreateRequest)
 // useSnapshot returns the snapshot of a request, held.
 func (h *Host) useSnapshot(c caller, r hostapi.CreateRequest) (*template, func(), error) {
 	if r.CPUs != 0 || r.MemoryMB != 0 {
-		return nil, nil, bailey.Invalid.New("the processors and the memory of a snapshot cannot be changed", "leave them out")
+		return nil, nil, bailey.Invalid.New("the processors and the memory of a snapshot cannot be changed",
+			"leave them out")
 	}
 	return h.holdSnapshot(c, r.Snapshot)
 }
@@ -73,7 +75,8 @@ func (h *Host) useWarm(ctx context.Context, c caller, r hostapi.CreateRequest) (
 	}
 	cpus, memory := cmp.Or(r.CPUs, 1), r.MemoryMB
 	if cpus < 0 || cpus > h.MaxCPUs {
-		return nil, nil, bailey.Invalid.Errorf(fmt.Sprintf("use 1 to %d", h.MaxCPUs), "a sandbox cannot have %d processors", cpus)
+		return nil, nil, bailey.Invalid.Errorf(fmt.Sprintf("use 1 to %d", h.MaxCPUs),
+			"a sandbox cannot have %d processors", cpus)
 	}
 	i, err := h.images.useImage(r.Image)
 	if err != nil {
@@ -111,7 +114,8 @@ func (h *Host) checkQuotaLocked(c caller, name string, n int) error {
 			continue
 		}
 		if has++; r.Name == name {
-			return bailey.Conflict.Errorf("choose another name, or destroy it", "a sandbox with the name %s exists", name)
+			return bailey.Conflict.Errorf("choose another name, or destroy it",
+				"a sandbox with the name %s exists", name)
 		}
 	}
 	if has+n > h.PerOwner {
@@ -239,7 +243,8 @@ func (h *Host) destroyBox(ctx context.Context, b *box) error {
 	}
 	h.step("record destroying")
 	if err := b.setRecord(false, func(r *boxRecord) { r.State = hostapi.Destroying }); err != nil {
-		h.Log.Warn("the record of a sandbox cannot be written before it is destroyed", "error", err) // a full disk must not keep it
+		h.Log.Warn("the record of a sandbox cannot be written before it is destroyed", "error",
+			err) // a full disk must not keep it
 	}
 	if err := h.dropBox(context.WithoutCancel(ctx), b); err != nil {
 		return err
@@ -257,7 +262,8 @@ func (h *Host) destroyNamed(ctx context.Context, c caller, r hostapi.Target) (ho
 }
 
 // changeBox finds a sandbox, takes the turn, and calls f, which changes it.
-func (h *Host) changeBox(ctx context.Context, c caller, ref string, f func(b *box, r boxRecord, m *vm.Machine) error) (hostapi.Sandbox, error) {
+func (h *Host) changeBox(ctx context.Context, c caller, ref string, f func(b *box, r boxRecord,
+	m *vm.Machine) error) (hostapi.Sandbox, error) {
 	b, err := h.findBox(c, ref)
 	if err != nil {
 		return hostapi.Sandbox{}, err
@@ -295,7 +301,8 @@ func (h *Host) pauseBox(ctx context.Context, c caller, r hostapi.Target) (hostap
 func (h *Host) resumeBox(ctx context.Context, c caller, r hostapi.Target) (hostapi.Sandbox, error) {
 	return h.changeBox(ctx, c, r.Sandbox, func(b *box, r boxRecord, m *vm.Machine) error {
 		if m == nil || r.State != hostapi.Paused && r.State != hostapi.Running {
-			return bailey.Conflict.Errorf("bailey sandbox start "+r.Name, "the sandbox %s is %s, not paused", r.Name, r.State)
+			return bailey.Conflict.Errorf("bailey sandbox start "+r.Name, "the sandbox %s is %s, not paused",
+				r.Name, r.State)
 		}
 		if err := m.Resume(ctx); err != nil {
 			return err
@@ -310,7 +317,8 @@ func (h *Host) stopBox(ctx context.Context, c caller, r hostapi.Target) (hostapi
 		if r.State == hostapi.Stopped {
 			return nil
 		}
-		t, done, err := h.snapshotBox(ctx, b, templateRecord{Kind: anonymous, Snapshot: hostapi.Snapshot{Name: "stopped"}})
+		t, done, err := h.snapshotBox(ctx, b, templateRecord{Kind: anonymous,
+			Snapshot: hostapi.Snapshot{Name: "stopped"}})
 		if err != nil {
 			return err
 		}
@@ -335,7 +343,8 @@ func (h *Host) startBox(ctx context.Context, c caller, r hostapi.Target) (hostap
 			return nil
 		}
 		if r.State != hostapi.Stopped {
-			return bailey.Conflict.Errorf("bailey sandbox show "+r.Name, "the sandbox %s is %s, not stopped", r.Name, r.State)
+			return bailey.Conflict.Errorf("bailey sandbox show "+r.Name, "the sandbox %s is %s, not stopped",
+				r.Name, r.State)
 		}
 		return h.cloneInto(ctx, b, r.Saved)
 	})
@@ -349,7 +358,8 @@ func (h *Host) cloneInto(ctx context.Context, b *box, id string) error {
 	t := h.templates[id]
 	if t == nil {
 		h.mu.Unlock()
-		return bailey.NotFound.Errorf("restore the sandbox to a snapshot, or destroy it", "the saved state %.40s does not exist", id)
+		return bailey.NotFound.Errorf("restore the sandbox to a snapshot, or destroy it",
+			"the saved state %.40s does not exist", id)
 	}
 	done := t.holdTemplate()
 	h.mu.Unlock()
@@ -407,7 +417,8 @@ func (h *Host) checkSnapshotQuota(c caller, name string) error {
 	list := h.visibleSnapshots(c)
 	for _, t := range list {
 		if t.recordNow().Name == name {
-			return bailey.Conflict.Errorf("choose another name, or remove it", "a snapshot with the name %s exists", name)
+			return bailey.Conflict.Errorf("choose another name, or remove it",
+				"a snapshot with the name %s exists", name)
 		}
 	}
 	if len(list) >= h.PerOwner {
@@ -447,7 +458,8 @@ func (h *Host) branchBox(ctx context.Context, c caller, r hostapi.BranchRequest)
 		return nil, err
 	}
 	if r.N < 1 || r.N > maxBranches {
-		return nil, bailey.Invalid.Errorf(fmt.Sprintf("use 1 to %d", maxBranches), "a sandbox cannot have %d branches at once", r.N)
+		return nil, bailey.Invalid.Errorf(fmt.Sprintf("use 1 to %d", maxBranches),
+			"a sandbox cannot have %d branches at once", r.N)
 	}
 	if err := h.checkQuota(c, r.Name, r.N); err != nil {
 		return nil, err
@@ -455,7 +467,8 @@ func (h *Host) branchBox(ctx context.Context, c caller, r hostapi.BranchRequest)
 	var t *template
 	var done func()
 	source, err := h.changeBox(ctx, c, r.Sandbox, func(b *box, _ boxRecord, _ *vm.Machine) (err error) {
-		t, done, err = h.snapshotBox(ctx, b, templateRecord{Kind: anonymous, Snapshot: hostapi.Snapshot{Name: "branch"}})
+		t, done, err = h.snapshotBox(ctx, b, templateRecord{Kind: anonymous,
+			Snapshot: hostapi.Snapshot{Name: "branch"}})
 		return err
 	})
 	if err != nil {
@@ -465,7 +478,8 @@ func (h *Host) branchBox(ctx context.Context, c caller, r hostapi.BranchRequest)
 	defer done()
 	var boxes []*box
 	for n := range r.N {
-		made := boxRecord{Sandbox: hostapi.Sandbox{Name: branchName(r.Name, n), From: source.ID, Expires: time.Now().UTC().Add(ttl)}}
+		made := boxRecord{Sandbox: hostapi.Sandbox{Name: branchName(r.Name, n), From: source.ID,
+			Expires: time.Now().UTC().Add(ttl)}}
 		b, err := h.reserveBox(c, made, t)
 		if err != nil {
 			return nil, errors.Join(err, h.dropReserved(boxes))

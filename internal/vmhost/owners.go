@@ -49,7 +49,8 @@ func (c caller) maySee(o hostapi.Owner, uid int) bool {
 }
 
 func missingSandbox(ref string) error {
-	return bailey.NotFound.Errorf("bailey sandbox list shows the sandboxes", "there is no sandbox %.60s", printableName(ref))
+	return bailey.NotFound.Errorf("bailey sandbox list shows the sandboxes", "there is no sandbox %.60s",
+		printableName(ref))
 }
 
 // printableName replaces control characters of a name that a client sent.
@@ -85,7 +86,8 @@ func (h *Host) findBox(c caller, ref string) (*box, error) {
 	case 1:
 		return found[0], nil
 	}
-	return nil, bailey.Conflict.Errorf("use the id: bailey sandbox list", "%d sandboxes have the name %s", len(found), ref)
+	return nil, bailey.Conflict.Errorf("use the id: bailey sandbox list", "%d sandboxes have the name %s",
+		len(found), ref)
 }
 
 func (h *Host) listBoxes(ctx context.Context, c caller, _ hostapi.None) ([]hostapi.Sandbox, error) {
@@ -135,7 +137,8 @@ func (h *Host) holdSnapshot(c caller, ref string) (*template, func(), error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(found) == 0 || h.templates[found[0].recordNow().ID] != found[0] {
-		return nil, nil, bailey.NotFound.Errorf("bailey sandbox snapshots shows the snapshots", "there is no snapshot %.60s", printableName(ref))
+		return nil, nil, bailey.NotFound.Errorf("bailey sandbox snapshots shows the snapshots",
+			"there is no snapshot %.60s", printableName(ref))
 	}
 	return found[0], found[0].holdTemplate(), nil
 }

@@ -75,7 +75,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// writeRecord replaces record.json in dir at once. Only if durable is set, it survives a crash of the system: no machine
+// writeRecord replaces record.json in dir at once. Only if durable is set, it survives a crash of the system: no
+// machine
 // does.
 func writeRecord(dir string, record any, durable bool) error {
 	text, err := json.Marshal(record)

@@ -90,7 +90,8 @@ func (h *Host) acceptClients(ctx context.Context, l *peer.Listener, open *sync.W
 			return err
 		}
 		if h.conns.Add(1) > maxConns {
-			sendAnswer(conn, nil, bailey.Unavailable.Errorf("try again later", "the host serves %d connections already", maxConns))
+			sendAnswer(conn, nil, bailey.Unavailable.Errorf("try again later",
+				"the host serves %d connections already", maxConns))
 			conn.Close()
 			h.conns.Add(-1)
 			continue
@@ -142,7 +143,8 @@ func (h *Host) serveConn(ctx context.Context, conn *peer.Conn, handlers map[stri
 	}
 	do, ok := handlers[q.Verb]
 	if !ok {
-		sendAnswer(conn, nil, bailey.Invalid.Errorf("update bailey-host", "this host does not know the operation %.40q", q.Verb))
+		sendAnswer(conn, nil, bailey.Invalid.Errorf("update bailey-host",
+			"this host does not know the operation %.40q", q.Verb))
 		return
 	}
 	go func() { // a client sends nothing more, so this returns when it closes the connection

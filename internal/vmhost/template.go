@@ -166,8 +166,9 @@ func (h *Host) bootTemplate(ctx context.Context, i Image, s vm.Spec) (t *templat
 		Snapshot: hostapi.Snapshot{ID: newID("sn"), Name: "warm", Image: i.Name, ImageDigest: i.Digest, CPUs: s.CPUs,
 			MemoryMB: s.MemoryMB}}
 	t, done, err = h.makeTemplate(r, func(t *template) (guestState, error) {
-		ctx, cancel := context.WithTimeoutCause(ctx, h.BootTime, bailey.Unavailable.Errorf("check the image with bailey image show",
-			"the image %s does not start within %v", i.Name, h.BootTime))
+		ctx, cancel := context.WithTimeoutCause(ctx, h.BootTime,
+			bailey.Unavailable.Errorf("check the image with bailey image show",
+				"the image %s does not start within %v", i.Name, h.BootTime))
 		defer cancel()
 		h.step("boot")
 		m, err := h.vm.Start(ctx, filepath.Join(t.dir, "boot"), s)
@@ -203,7 +204,8 @@ type guestState struct {
 }
 
 // saveMachine writes the state of a machine to a template.
-func (h *Host) saveMachine(ctx context.Context, m *vm.Machine, s *guestclient.Session, t *template) (g guestState, err error) {
+func (h *Host) saveMachine(ctx context.Context, m *vm.Machine, s *guestclient.Session,
+	t *template) (g guestState, err error) {
 	id, err := s.Identity(ctx)
 	if err != nil {
 		return g, err

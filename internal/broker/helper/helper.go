@@ -1,5 +1,6 @@
 // Package helper is the program bailey-helper. It runs the helpers of a broker, each in a jail of its own, and returns
-// what they print. It keeps no secret and decides nothing: the broker's table names the program, its digest, and the places
+// what they print. It keeps no secret and decides nothing: the broker's table names the program, its digest, and the
+// places
 // that it may reach. It should run as a user of its own, which is neither that of the broker nor that of a gateway.
 package helper
 
@@ -125,8 +126,9 @@ func (c Config) answerBroker(ctx context.Context, cages *jail.Jail, conn *peer.C
 	defer clear(out)
 	if err != nil {
 		c.Log.Warn("refused", "err", err)
-		_ = conn.WriteJSON(broker.HelperFailed, map[string]string{"kind": string(bailey.KindOf(err)), "message": err.Error(),
-			"hint": bailey.HintOf(err)})
+		_ = conn.WriteJSON(broker.HelperFailed, map[string]string{"kind": string(bailey.KindOf(err)),
+			"message": err.Error(),
+			"hint":    bailey.HintOf(err)})
 		return
 	}
 	if conn.WriteJSON(broker.HelperDone, broker.HelperExit{Code: exit.Code}) == nil {
@@ -139,7 +141,8 @@ func readValues(conn *peer.Conn, job broker.HelperJob) (files []bailey.LentFile,
 	for i := range len(job.Files) + 1 {
 		kind, value, err := conn.ReadFrameWithin(broker.MaxValue)
 		if err != nil || kind != broker.HelperValue {
-			return nil, nil, bailey.Invalid.Wrap(err, "the broker's message is not complete", "use programs of one version")
+			return nil, nil, bailey.Invalid.Wrap(err, "the broker's message is not complete",
+				"use programs of one version")
 		}
 		if i == len(job.Files) {
 			return files, value, nil
@@ -150,7 +153,8 @@ func readValues(conn *peer.Conn, job broker.HelperJob) (files []bailey.LentFile,
 	return files, input, nil
 }
 
-func (c Config) runHelper(ctx context.Context, cages *jail.Jail, conn *peer.Conn) (exit bailey.Exit, out []byte, err error) {
+func (c Config) runHelper(ctx context.Context, cages *jail.Jail, conn *peer.Conn) (exit bailey.Exit, out []byte,
+	err error) {
 	kind, payload, err := conn.ReadFrameWithin(broker.MaxHelperJob)
 	if err != nil || kind != broker.HelperAsk {
 		return exit, nil, bailey.Invalid.Wrap(err, "this is not a message of a broker", "use programs of one version")
@@ -186,9 +190,11 @@ func (c Config) runHelper(ctx context.Context, cages *jail.Jail, conn *peer.Conn
 	case err != nil:
 		return exit, nil, err
 	case exit.TimedOut:
-		return exit, nil, bailey.Unavailable.Errorf("make it faster", "%s took longer than %v", job.Program, broker.MaxHelperTime)
+		return exit, nil, bailey.Unavailable.Errorf("make it faster", "%s took longer than %v", job.Program,
+			broker.MaxHelperTime)
 	case stdout.over:
-		return exit, nil, bailey.Unavailable.Errorf("print one JSON object", "%s printed more than %d bytes", job.Program, stdout.most)
+		return exit, nil, bailey.Unavailable.Errorf("print one JSON object", "%s printed more than %d bytes",
+			job.Program, stdout.most)
 	}
 	return exit, stdout.Bytes(), nil
 }
@@ -213,7 +219,8 @@ func (c Config) planJob(job broker.HelperJob, files []bailey.LentFile) (bailey.J
 	}
 	var err error
 	if planned.Network, err = egress.Plan(places); err != nil {
-		return planned, lent, bailey.KindOf(err).Wrapf(err, "set private: true in "+broker.TableName+" for an issuer in your own network",
+		return planned, lent, bailey.KindOf(err).Wrapf(err,
+			"set private: true in "+broker.TableName+" for an issuer in your own network",
 			"cannot reach what egress names")
 	}
 	world := c.World

@@ -17,7 +17,8 @@ func (a *commands) brokerVerb() *cobra.Command {
 	leases := func(verb, short, long string) *cobra.Command {
 		return a.brokerCommand(c, verb, verb+" [LEASE]...", short, long, cobra.ArbitraryArgs)
 	}
-	revoke := leases("revoke", "End open loans now", `End the open loans with the named leases, or with --all every loan. Each credential is revoked at its issuer, if the
+	revoke := leases("revoke", "End open loans now",
+		`End the open loans with the named leases, or with --all every loan. Each credential is revoked at its issuer, if the
 issuer can. The calls continue without it. To end new loans too, remove the lease from broker.yaml.`)
 	revoke.Flags().BoolVar(&c.All, "all", false, "end every open loan")
 	cmd := cli.GroupVerb("broker", "Manage the credentials that bailey-broker lends",
@@ -30,12 +31,14 @@ broker, and only its own user may use them; see docs/broker.md.`,
 			"Ask the source of each lease in broker.yaml for a value, and revoke it at once. The table need not be applied."),
 		leases("setup", "Print what each issuer must allow",
 			"Print the documents that the administrator of each issuer applies: policies, roles and permissions, and no more."))
-	cmd.PersistentFlags().StringVar(&c.Dir, "dir", "", "`directory` of the broker; default: $BAILEY_BROKER_DIR, or bailey-broker in the user's state directory")
+	cmd.PersistentFlags().StringVar(&c.Dir, "dir", "",
+		"`directory` of the broker; default: $BAILEY_BROKER_DIR, or bailey-broker in the user's state directory")
 	return cmd
 }
 
 func (a *commands) brokerAddVerb(c *process.Command) *cobra.Command {
-	cmd := a.brokerCommand(c, "add", "add LEASE ADAPTER [KEY=VALUE]...", "Try a new lease, and write it into broker.yaml",
+	cmd := a.brokerCommand(c, "add", "add LEASE ADAPTER [KEY=VALUE]...",
+		"Try a new lease, and write it into broker.yaml",
 		`Ask for the keys that a new lease needs, try its source, and write it into broker.yaml. The broker uses it after
 bailey-broker apply.`, cobra.MinimumNArgs(2))
 	cmd.Example = "  bailey broker add --approval none --scope 'read web' github-token github app=Iv23liExample key=app.pem installation=7 repositories=[web] 'permissions={contents: read}'"
@@ -48,7 +51,8 @@ bailey-broker apply.`, cobra.MinimumNArgs(2))
 }
 
 // brokerCommand is a command of bailey-broker. With --json there is one document: the answer, or the refusal.
-func (a *commands) brokerCommand(c *process.Command, verb, use, short, long string, args cobra.PositionalArgs) *cobra.Command {
+func (a *commands) brokerCommand(c *process.Command, verb, use, short, long string,
+	args cobra.PositionalArgs) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: args}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if _, err := a.Operator("broker " + verb); err != nil {

@@ -24,7 +24,8 @@ import (
 // imageVerb is the group of commands for images of machines. They work in their own process: building takes minutes.
 func (a *commands) imageVerb() *cobra.Command {
 	var dir string
-	group := cli.GroupVerb("image", "Build, import and list images of sandboxes", "", a.imageBuildVerb(&dir), a.imageImportVerb(&dir), a.imageSourceVerb(&dir),
+	group := cli.GroupVerb("image", "Build, import and list images of sandboxes", "", a.imageBuildVerb(&dir),
+		a.imageImportVerb(&dir), a.imageSourceVerb(&dir),
 		a.imageListVerb(&dir), a.imageShowVerb(&dir), a.imageRemoveVerb(&dir))
 	group.PersistentFlags().StringVar(&dir, "images", "", "the `directory` of images, $BAILEY_HOME/images by default")
 	return group
@@ -52,15 +53,19 @@ func (a *commands) openMaker(ctx context.Context, words, dir string) (*image.Mak
 	if err != nil {
 		return nil, err
 	}
-	return &image.Maker{Store: store, Agent: func(arch string) (string, error) { return findBeside("bailey-guest", arch) },
+	return &image.Maker{Store: store, Agent: func(arch string) (string,
+		error) {
+		return findBeside("bailey-guest", arch)
+	},
 		Progress: func(step string) {
 			if !a.JSON {
 				fmt.Fprintf(a.Stderr, "bailey: %s\n", terminal.Shown(step))
 			}
 		},
 		Record: func(i image.Image) error {
-			_, err := apitype.RecordImage.Do(ctx, client, op, apitype.ImageChange{Action: "add", Name: i.Name, Digest: i.Digest,
-				OS: i.OS, Release: i.Release, From: i.From})
+			_, err := apitype.RecordImage.Do(ctx, client, op, apitype.ImageChange{Action: "add", Name: i.Name,
+				Digest: i.Digest,
+				OS:     i.OS, Release: i.Release, From: i.From})
 			return err
 		}}, nil
 }
@@ -186,7 +191,8 @@ The init of a container image is its /sbin/init, or the agent.`,
 	f := cmd.Flags()
 	addNames(f.StringVar, &im.Name, &im.Arch)
 	f.StringVar(&im.Format, "format", "", "the `format`: raw, qcow2, vmdk or oci")
-	f.StringVar(&im.Kernel, "kernel", "", "the `image` whose kernel is used, or the file of a kernel, with a / in its path")
+	f.StringVar(&im.Kernel, "kernel", "",
+		"the `image` whose kernel is used, or the file of a kernel, with a / in its path")
 	f.StringVar(&im.Init, "init", "", "the `path` of the init of a disk, /sbin/init by default")
 	f.StringVar(&disk, "disk", "", "the `size` of the disk of a container image, 8G by default")
 	return a.OperatorVerb(cmd)
@@ -221,7 +227,8 @@ func (a *commands) imageListVerb(dir *string) *cobra.Command {
 					if i.Problem != "" {
 						return []any{i.Name, "damaged", "", "", "", terminal.Shown(i.Problem)}
 					}
-					return []any{i.Name, terminal.Shown(strings.TrimSpace(i.OS + " " + i.Release)), i.Arch, fmt.Sprintf("%d MB", i.Size>>20),
+					return []any{i.Name, terminal.Shown(strings.TrimSpace(i.OS + " " + i.Release)), i.Arch,
+						fmt.Sprintf("%d MB", i.Size>>20),
 						i.Built.Local().Format(time.DateOnly), i.Digest[:12]}
 				})
 			})
@@ -241,7 +248,8 @@ func (a *commands) imageShowVerb(dir *string) *cobra.Command {
 				return err
 			}
 			return cli.PrintAnswer(a.App, i, func(w io.Writer, i image.Image) {
-				fmt.Fprintf(w, "image    %s\nsystem   %s\narch     %s\ndigest   %s\nmemory   at least %d MB\ndisk     %d MB\nsize     %d MB\nbuilt    %s\nfrom     %s\n",
+				fmt.Fprintf(w,
+					"image    %s\nsystem   %s\narch     %s\ndigest   %s\nmemory   at least %d MB\ndisk     %d MB\nsize     %d MB\nbuilt    %s\nfrom     %s\n",
 					i.Name, terminal.Shown(strings.TrimSpace(i.OS+" "+i.Release)), i.Arch, i.Digest, i.MemoryMB, i.DiskBytes>>20, i.Size>>20,
 					i.Built.Local().Format(time.DateTime), terminal.Shown(i.From))
 			})

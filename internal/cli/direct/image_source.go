@@ -65,7 +65,8 @@ those of the packages. Accounts, keys, networks, mounts and boot loaders are lef
 	f.StringVar(&disk, "disk", "", "the `size` of the disk, 8G by default")
 	f.BoolVar(&exact, "exact", false, "the same versions of the packages, which fails if one is no longer offered")
 	f.BoolVar(&fresh, "fresh", false, "fetch the packages again")
-	f.StringArrayVar(&without, "without", nil, "leave out a `package`, for example one that the distribution does not have; may be repeated")
+	f.StringArrayVar(&without, "without", nil,
+		"leave out a `package`, for example one that the distribution does not have; may be repeated")
 	return a.OperatorVerb(cmd)
 }
 
@@ -80,14 +81,16 @@ func (a *commands) printSourceImage(s sourceImage) error {
 }
 
 // readHost reads the facts of a host, and then its files, each by one call.
-func (a *commands) readHost(ctx context.Context, maker *image.Maker, host string, exact bool, without []string) (*image.SourcePlan, error) {
+func (a *commands) readHost(ctx context.Context, maker *image.Maker, host string, exact bool,
+	without []string) (*image.SourcePlan, error) {
 	client, err := a.Client()
 	if err != nil {
 		return nil, err
 	}
 	client.Waits = func(n localapi.Notice) { n.Tell(a.Stderr) }
 	call := func(id bailey.CapabilityID, input, value string) (localapi.Output, error) {
-		reply, err := client.Call(ctx, localapi.CallQuery{Capability: id, Text: true, Input: map[string]any{"host": host, input: value}}, nil, nil)
+		reply, err := client.Call(ctx, localapi.CallQuery{Capability: id, Text: true,
+			Input: map[string]any{"host": host, input: value}}, nil, nil)
 		return outputOf(reply, err)
 	}
 	var facts image.Facts
@@ -131,7 +134,8 @@ func (a *commands) readHost(ctx context.Context, maker *image.Maker, host string
 	return plan, nil
 }
 
-// outputOf returns the output of a call that ran. An exit code beside output is no error: find fails if one directory is closed
+// outputOf returns the output of a call that ran. An exit code beside output is no error: find fails if one directory
+// is closed
 // to the login that only reads.
 func outputOf(r localapi.Reply, err error) (localapi.Output, error) {
 	switch {

@@ -24,7 +24,8 @@ import (
 	"bailey/internal/terminal"
 )
 
-// addSandboxVerbs adds the commands with which a person works in a sandbox. They are no calls: no agent can use them, and
+// addSandboxVerbs adds the commands with which a person works in a sandbox. They are no calls: no agent can use them,
+// and
 // the ledger has an event before each.
 func (a *commands) addSandboxVerbs(group *cobra.Command) {
 	group.AddCommand(a.sandboxShellVerb(), a.sandboxCopyVerb())
@@ -117,7 +118,8 @@ func (a *commands) runShell(ctx context.Context, b personBox, argv []string) (ho
 	}
 	raw, err := openRaw(os.Stdin)
 	if err != nil {
-		return hostapi.Exit{}, bailey.Unavailable.Wrap(err, "cannot use the terminal", "redirect its input: bailey sandbox shell "+b.Name+" < FILE")
+		return hostapi.Exit{}, bailey.Unavailable.Wrap(err, "cannot use the terminal",
+			"redirect its input: bailey sandbox shell "+b.Name+" < FILE")
 	}
 	defer raw.restore()
 	command.Terminal, s.Sizes = &raw.size, raw.sizes
@@ -181,7 +183,8 @@ func (a *commands) copyTo(ctx context.Context, b personBox, file, to string) err
 	case err != nil:
 		return bailey.Invalid.Wrap(err, "cannot read the file", "name a regular file")
 	case len(data) > maxCopy:
-		return bailey.Invalid.Errorf("copy it in parts (split -b 10M), and join them there", "%s has more than %d bytes", terminal.Shown(file), maxCopy)
+		return bailey.Invalid.Errorf("copy it in parts (split -b 10M), and join them there",
+			"%s has more than %d bytes", terminal.Shown(file), maxCopy)
 	}
 	info, err := f.Stat()
 	if err != nil {
@@ -191,7 +194,8 @@ func (a *commands) copyTo(ctx context.Context, b personBox, file, to string) err
 		to += filepath.Base(file)
 	}
 	sum := sha256.Sum256(data)
-	if err := b.recordEntry(ctx, apitype.SandboxEntering{Action: "copy to", Path: to, Bytes: len(data), SHA256: hex.EncodeToString(sum[:])}); err != nil {
+	if err := b.recordEntry(ctx, apitype.SandboxEntering{Action: "copy to", Path: to, Bytes: len(data),
+		SHA256: hex.EncodeToString(sum[:])}); err != nil {
 		return err
 	}
 	q := hostapi.WriteRequest{Sandbox: b.ID, Path: to, Data: data, Mode: uint32(info.Mode().Perm()), Parents: true}
@@ -206,7 +210,8 @@ func (a *commands) copyFrom(ctx context.Context, b personBox, from, file string)
 	if err := b.recordEntry(ctx, apitype.SandboxEntering{Action: "copy from", Path: from}); err != nil {
 		return err
 	}
-	content, err := hostapi.ReadFile.Ask(ctx, b.host, b.owner, hostapi.FileRequest{Sandbox: b.ID, Path: from, Limit: maxCopy})
+	content, err := hostapi.ReadFile.Ask(ctx, b.host, b.owner, hostapi.FileRequest{Sandbox: b.ID, Path: from,
+		Limit: maxCopy})
 	if err != nil {
 		return err
 	}
@@ -214,9 +219,11 @@ func (a *commands) copyFrom(ctx context.Context, b personBox, from, file string)
 		file = filepath.Join(file, path.Base(from))
 	}
 	if err := safefile.Create(file, content.Data, 0o600); errors.Is(err, fs.ErrExist) {
-		return bailey.Conflict.Errorf("name another file, or remove it first", "%s is there already", terminal.Shown(file))
+		return bailey.Conflict.Errorf("name another file, or remove it first", "%s is there already",
+			terminal.Shown(file))
 	} else if err != nil {
-		return bailey.Unavailable.Wrapf(err, "name a file in a directory that you can write", "cannot write %s", terminal.Shown(file))
+		return bailey.Unavailable.Wrapf(err, "name a file in a directory that you can write", "cannot write %s",
+			terminal.Shown(file))
 	}
 	done := struct {
 		File  string `json:"file"`

@@ -36,7 +36,8 @@ import (
 
 // addSourceVerbs adds the commands for source hosts that work in their own process: they use the person's own ssh.
 func (a *commands) addSourceVerbs(group *cobra.Command) {
-	group.AddCommand(a.sourceAddVerb(), a.sourceDiscoverVerb(), a.sourceListVerb(), a.sourceShowVerb(), a.sourcePrepareVerb(),
+	group.AddCommand(a.sourceAddVerb(), a.sourceDiscoverVerb(), a.sourceListVerb(), a.sourceShowVerb(),
+		a.sourcePrepareVerb(),
 		a.sourceUnprepareVerb(), a.sourceDoctorVerb(), a.sourceRunVerb(), a.sourceReadVerb(), a.sourceRemoveVerb())
 }
 
@@ -118,7 +119,8 @@ first.`,
 				return err
 			}
 			if h.Prepared() {
-				a.Say("note", h.Name+" stays prepared", "add it again and run bailey source unprepare "+h.Name+" to remove the account there")
+				a.Say("note", h.Name+" stays prepared",
+					"add it again and run bailey source unprepare "+h.Name+" to remove the account there")
 			}
 			if err := registry.Remove(h.Name); err != nil {
 				return err
@@ -141,7 +143,8 @@ func (a *commands) sourceListVerb() *cobra.Command {
 			}
 			return cli.PrintAnswer(a.App, append([]source.Host{}, hosts...), func(w io.Writer, hosts []source.Host) {
 				if len(hosts) == 0 {
-					fmt.Fprintln(w, "there are no source hosts: bailey source discover lists hosts of your ssh configuration")
+					fmt.Fprintln(w,
+						"there are no source hosts: bailey source discover lists hosts of your ssh configuration")
 					return
 				}
 				cli.PrintTable(w, "HOST\tSTATE\tSYSTEM\tLABELS", hosts, func(h source.Host) []any {
@@ -156,7 +159,8 @@ func (a *commands) sourceListVerb() *cobra.Command {
 }
 
 func (a *commands) sourceShowVerb() *cobra.Command {
-	return &cobra.Command{Use: "show HOST", Short: "Show a source host", Args: cli.OneArg("a host, for example: bailey source show web1"),
+	return &cobra.Command{Use: "show HOST", Short: "Show a source host",
+		Args: cli.OneArg("a host, for example: bailey source show web1"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			_, registry, err := openRegistry()
 			if err != nil {
@@ -172,7 +176,8 @@ func (a *commands) sourceShowVerb() *cobra.Command {
 					fmt.Fprintf(w, "state     not prepared: bailey source prepare %s\n", h.Name)
 					return
 				}
-				fmt.Fprintf(w, "state     prepared at %s\nsystem    %s\nlandlock  %d\n", h.PreparedAt.Local().Format(time.DateTime), terminal.Shown(h.System), h.LandlockABI)
+				fmt.Fprintf(w, "state     prepared at %s\nsystem    %s\nlandlock  %d\n",
+					h.PreparedAt.Local().Format(time.DateTime), terminal.Shown(h.System), h.LandlockABI)
 				if keys, err := h.Pinned(); err == nil {
 					for _, k := range keys {
 						fmt.Fprintf(w, "host key  %s\n", ssh.FingerprintSHA256(k))
@@ -212,7 +217,8 @@ behind another is not tried. No login is made.`,
 			limit := make(chan struct{}, 8)
 			var wg sync.WaitGroup
 			for i, name := range names {
-				found[i] = foundHost{Name: name, Added: slices.ContainsFunc(hosts, func(h source.Host) bool { return h.Name == name })}
+				found[i] = foundHost{Name: name, Added: slices.ContainsFunc(hosts,
+					func(h source.Host) bool { return h.Name == name })}
 				wg.Go(func() {
 					limit <- struct{}{}
 					defer func() { <-limit }()
@@ -288,7 +294,8 @@ func probeHost(ctx context.Context, f *foundHost) {
 	}
 }
 
-// openAccess returns the login with certificates, and the keys that hosts must trust. The settings that a gateway has in
+// openAccess returns the login with certificates, and the keys that hosts must trust. The settings that a gateway has
+// in
 // force may name a broker that signs.
 func (a *commands) openAccess(ctx context.Context, home localapi.Home) (*source.Access, []byte, error) {
 	var lends *settings.Broker
@@ -305,7 +312,8 @@ func (a *commands) openAccess(ctx context.Context, home localapi.Home) (*source.
 	}
 	authority, err := server.OpenHostAuthority(home, lends)
 	if errors.Is(err, bailey.NotFound) {
-		return nil, nil, bailey.NotFound.Wrap(err, "create it: bailey ssh-ca init", "there is no key that signs SSH certificates")
+		return nil, nil, bailey.NotFound.Wrap(err, "create it: bailey ssh-ca init",
+			"there is no key that signs SSH certificates")
 	}
 	if err != nil {
 		return nil, nil, err
@@ -339,7 +347,8 @@ func findApply(machine string) ([]byte, error) { return findProgram(hostapply.Na
 func findProgram(program, machine string) ([]byte, error) {
 	name, ok := map[string]string{"x86_64": "amd64", "aarch64": "arm64"}[machine]
 	if !ok {
-		return nil, bailey.Invalid.Errorf("use a host with x86_64 or aarch64", "there is no %s for the processor %.40q", program, machine)
+		return nil, bailey.Invalid.Errorf("use a host with x86_64 or aarch64",
+			"there is no %s for the processor %.40q", program, machine)
 	}
 	path, err := findBeside(program, name)
 	if err != nil {
@@ -368,7 +377,8 @@ func findBeside(name, arch string) (string, error) {
 		}
 	}
 	return "", bailey.NotFound.Errorf(fmt.Sprintf("build it: GOOS=linux GOARCH=%s CGO_ENABLED=0 go build -o %s ./cmd/%s", arch,
-		filepath.Join(filepath.Dir(self), name+"-"+arch), name), "%s for %s is not beside %s", name, arch, filepath.Base(self))
+		filepath.Join(filepath.Dir(self),
+			name+"-"+arch), name), "%s for %s is not beside %s", name, arch, filepath.Base(self))
 }
 
 func (a *commands) sourcePrepareVerb() *cobra.Command {
@@ -426,7 +436,8 @@ func (a *commands) prepareHost(ctx context.Context, name string, journal, logs, 
 	defer done()
 	defer client.Close()
 	fmt.Fprintf(a.Dialog(), "%s, host key %s\n", h.Name, ssh.FingerprintSHA256(client.HostKey))
-	p := &source.Preparation{Client: client, Host: h, Trusted: trusted, Own: own, Shell: findShell, Journal: journal, Logs: logs,
+	p := &source.Preparation{Client: client, Host: h, Trusted: trusted, Own: own, Shell: findShell,
+		Journal: journal, Logs: logs,
 		Login: func(ctx context.Context, pinned []ssh.PublicKey) (readonlyshell.Status, error) {
 			return access.Status(ctx, h, pinned)
 		},
@@ -446,7 +457,8 @@ func (a *commands) prepareHost(ctx context.Context, name string, journal, logs, 
 	if err := registry.Put(h); err != nil {
 		return err
 	}
-	return a.PrintLine(h, "%s is prepared (%s). Try: bailey source run %[1]s uptime\n", h.Name, terminal.Shown(h.System))
+	return a.PrintLine(h, "%s is prepared (%s). Try: bailey source run %[1]s uptime\n", h.Name,
+		terminal.Shown(h.System))
 }
 
 func (a *commands) sourceUnprepareVerb() *cobra.Command {
@@ -465,7 +477,8 @@ func (a *commands) sourceUnprepareVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.Confirm(cmd.Context(), "Remove the account and the configuration from "+h.Name+"?"); err != nil {
+			if err := a.Confirm(cmd.Context(),
+				"Remove the account and the configuration from "+h.Name+"?"); err != nil {
 				return err
 			}
 			client, done, err := dialAsPerson(cmd.Context(), h)
@@ -521,16 +534,19 @@ func (a *commands) sourceDoctorVerb() *cobra.Command {
 				return err
 			}
 			return cli.PrintAnswer(a.App, s, func(w io.Writer, s readonlyshell.Status) {
-				fmt.Fprintf(w, "the login with a certificate works\nsystem    %s\nkernel    %s, %s\nlandlock  %d\ngroups    %s\n",
+				fmt.Fprintf(w,
+					"the login with a certificate works\nsystem    %s\nkernel    %s, %s\nlandlock  %d\ngroups    %s\n",
 					terminal.Shown(s.System), terminal.Shown(s.Kernel), terminal.Shown(s.Architecture), s.LandlockABI, terminal.Shown(strings.Join(s.Groups, " ")))
 				if s.OwnCommands != "" {
 					fmt.Fprintf(w, "commands  of your own, sha256 %s\n", terminal.Shown(s.OwnCommands))
 				}
 				if s.OwnCommands != own.Digest {
-					fmt.Fprintf(w, "  %s has changed since the host was prepared: bailey source prepare %s\n", source.OwnFile, h.Name)
+					fmt.Fprintf(w, "  %s has changed since the host was prepared: bailey source prepare %s\n",
+						source.OwnFile, h.Name)
 				}
 				if s.LandlockABI == 0 {
-					fmt.Fprintln(w, "  its kernel does not enforce Landlock: only the account and seccomp prevent writing")
+					fmt.Fprintln(w,
+						"  its kernel does not enforce Landlock: only the account and seccomp prevent writing")
 				}
 			})
 		},
@@ -578,7 +594,8 @@ func (a *commands) sourceReadVerb() *cobra.Command {
 }
 
 func (a *commands) callHost(ctx context.Context, id bailey.CapabilityID, host, name, value string) error {
-	return a.MakeCall(ctx, localapi.CallQuery{Capability: id, Text: true, Input: map[string]any{"host": host, name: value}}, false)
+	return a.MakeCall(ctx, localapi.CallQuery{Capability: id, Text: true, Input: map[string]any{"host": host,
+		name: value}}, false)
 }
 
 // maxParallelHosts bounds the calls that run at the same time.

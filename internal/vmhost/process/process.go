@@ -183,9 +183,11 @@ func (p *program) printStatus(ctx context.Context) error {
 	if s.Reason != "" {
 		fmt.Fprintf(p.stdout, ": %s", s.Reason)
 	}
-	fmt.Fprintf(p.stdout, "\n%d sandboxes, of which %d have a machine; %d snapshots, %d warm templates\n", s.Sandboxes, s.Running,
+	fmt.Fprintf(p.stdout, "\n%d sandboxes, of which %d have a machine; %d snapshots, %d warm templates\n",
+		s.Sandboxes, s.Running,
 		s.Snapshots, s.Templates)
-	fmt.Fprintf(p.stdout, "free: %d of %d MB of memory, %d of %d MB of disk\n", s.FreeMB, s.MemoryMB, s.FreeBytes>>20, s.DiskBytes>>20)
+	fmt.Fprintf(p.stdout, "free: %d of %d MB of memory, %d of %d MB of disk\n", s.FreeMB, s.MemoryMB,
+		s.FreeBytes>>20, s.DiskBytes>>20)
 	return nil
 }
 

@@ -90,7 +90,8 @@ func findImage(store *image.Store, name string) (vmhost.Image, error) {
 	if err != nil {
 		return vmhost.Image{}, err
 	}
-	i := vmhost.Image{Name: u.Name, Digest: u.Digest, Arch: u.Arch, Kernel: u.Kernel, Initrd: u.Initrd, Append: u.Append,
+	i := vmhost.Image{Name: u.Name, Digest: u.Digest, Arch: u.Arch, Kernel: u.Kernel, Initrd: u.Initrd,
+		Append:    u.Append,
 		DiskBytes: u.DiskBytes, MemoryMB: u.MemoryMB, Release: u.Close}
 	for _, l := range u.Layers {
 		i.Layers = append(i.Layers, vm.Layer(l))
