@@ -124,8 +124,8 @@ var layers = []struct {
 		"internal/control/process": {ours: []string{".", "internal/auth", "internal/control", "internal/ledger", "internal/store", "internal/strictyaml"}, outside: []string{"github.com/goccy/go-yaml"}},
 		"internal/bench":           {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/cli", "internal/cli/direct", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/policy", "internal/policyfiles", "internal/readonly", "internal/redact", "internal/remote", "internal/server", "internal/settings", "internal/source", "internal/sshca", "internal/terminal", "internal/guestclient", "internal/hostapi", "internal/vmhost", "internal/vmhost/process", "internal/modelproxy"}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/spf13/cobra", "golang.org/x/crypto/ssh", "golang.org/x/sync", "github.com/modelcontextprotocol/go-sdk"}},
 		"internal/shim":            {ours: []string{".", "internal/localapi", "internal/terminal"}},
-		"internal/broker/helper":  {ours: []string{".", "internal/broker", "internal/egress", "internal/jail", "internal/peer"}},
-		"internal/vmhost/process": {ours: []string{".", "internal/hostapi", "internal/image", "internal/localapi", "internal/vm", "internal/vmhost"}},
+		"internal/broker/helper":   {ours: []string{".", "internal/broker", "internal/egress", "internal/jail", "internal/peer"}},
+		"internal/vmhost/process":  {ours: []string{".", "internal/hostapi", "internal/image", "internal/localapi", "internal/vm", "internal/vmhost"}},
 	}},
 	{"programs", "start one package", map[string]imports{
 		"cmd/bailey":                {ours: []string{"internal/cli", "internal/cli/direct", "internal/gitsign", "internal/jail"}},
