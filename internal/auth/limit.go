@@ -42,14 +42,15 @@ func (p Proxies) trustsAddress(a netip.Addr) bool {
 	return false
 }
 
-// A Limiter has a bucket of tokens for each address. IPv6 addresses count by their /64, which one client controls.
+// A Limiter has a bucket of tokens for each address, or for each key. IPv6 addresses count by their /64, which one client
+// controls. If there are MaxBuckets, new addresses and keys share one.
 type Limiter struct {
 	PerSecond float64
 	Burst     int
 	Now       func() time.Time // time.Now if it is nil
 
 	mu      sync.Mutex
-	buckets map[netip.Prefix]*bucket
+	buckets map[string]*bucket
 	swept   time.Time
 }
 
@@ -61,17 +62,25 @@ type bucket struct {
 // idle is after how long an unused bucket is dropped. It must be longer than an empty bucket takes to fill.
 const idle = 10 * time.Minute
 
-// Allow takes a token, or returns how long to wait for one.
+// MaxBuckets bounds the memory of a Limiter.
+const MaxBuckets = 100_000
+
+// Allow takes a token of an address, or returns how long to wait for one.
 func (l *Limiter) Allow(a netip.Addr) (wait time.Duration) {
-	now := time.Now()
-	if l.Now != nil {
-		now = l.Now()
-	}
 	bits := 32
 	if a.Is6() {
 		bits = 64
 	}
 	network, _ := a.Prefix(bits) // the zero Prefix for the zero Addr: one bucket
+	return l.AllowKey(network.String())
+}
+
+// AllowKey takes a token of a key, such as the name of an account, or returns how long to wait for one.
+func (l *Limiter) AllowKey(key string) (wait time.Duration) {
+	now := time.Now()
+	if l.Now != nil {
+		now = l.Now()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now.Sub(l.swept) >= time.Minute {
@@ -82,13 +91,17 @@ func (l *Limiter) Allow(a netip.Addr) (wait time.Duration) {
 		}
 		l.swept = now
 	}
-	b := l.buckets[network]
+	b := l.buckets[key]
+	if b == nil && len(l.buckets) >= MaxBuckets {
+		key = ""
+		b = l.buckets[key]
+	}
 	if b == nil {
 		b = &bucket{Limiter: *rate.NewLimiter(rate.Limit(l.PerSecond), l.Burst)}
 		if l.buckets == nil {
-			l.buckets = map[netip.Prefix]*bucket{}
+			l.buckets = map[string]*bucket{}
 		}
-		l.buckets[network] = b
+		l.buckets[key] = b
 	}
 	b.used = now
 	if b.AllowN(now, 1) {

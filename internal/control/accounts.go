@@ -179,6 +179,9 @@ func (s *Server) signIn(ctx context.Context, c *Caller, a store.Account) (*signe
 
 // handleLogin answers every failure in the same way and in the same time.
 func (s *Server) handleLogin(ctx context.Context, c *Caller, in *body[loginBody]) (*signedIn, error) {
+	if wait := s.guesses.AllowKey(store.Hash(strings.ToLower(in.Body.Email))); wait > 0 {
+		return nil, tooMany(wait)
+	}
 	a, err := s.Store.AccountByEmail(ctx, in.Body.Email)
 	if err != nil && !errors.Is(err, bailey.NotFound) {
 		return nil, err

@@ -262,3 +262,37 @@ func TestDocumentedAPI(t *testing.T) {
 		}
 	}
 }
+
+// TestAttackComesBack: an admin that is removed or loses its role has no way back by an invitation of its own.
+func TestAttackComesBack(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, shop := f.setUp(t)
+	base := "/api/v1/organisations/" + shop
+	for i, undo := range []func(admin *client){
+		func(admin *client) { want[object](owner, "DELETE", base+"/members/"+admin.account.ID, nil) },
+		func(admin *client) {
+			want[object](owner, "PUT", base+"/members/"+admin.account.ID, object{"role": "member"})
+		},
+	} {
+		admin := owner.join(shop, fmt.Sprintf("admin%d@example.com", i), "admin")
+		made := want[item](admin, "POST", base+"/invitations", object{"email": fmt.Sprintf("second%d@example.com", i), "role": "admin"})
+		undo(admin)
+		_, token, _ := strings.Cut(made.Link, "token=")
+		f.newClient(t).wantStatus(http.StatusForbidden, "POST", "/api/v1/signup", object{"token": token, "name": "x",
+			"password": "password"})
+	}
+}
+
+// TestAttackManyAddresses: guesses at one account are limited however many addresses they come from.
+func TestAttackManyAddresses(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	f.setUp(t)
+	for range 20 {
+		f.newClient(t).wantStatus(http.StatusUnauthorized, "POST", "/api/v1/login",
+			object{"email": "ANN@example.com", "password": "password"})
+	}
+	f.newClient(t).wantStatus(http.StatusTooManyRequests, "POST", "/api/v1/login",
+		object{"email": "ann@example.com", "password": "password of ann"})
+}

@@ -58,7 +58,8 @@ type Server struct {
 	mux       *http.ServeMux
 	api       huma.API
 	routes    []Route
-	attempts  auth.Limiter // signing in
+	attempts  auth.Limiter // signing in, for each address
+	guesses   auth.Limiter // signing in, for each account: a client can have many addresses
 	additions auth.Limiter // new accounts
 }
 
@@ -80,6 +81,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{Config: c, mux: http.NewServeMux(),
 		attempts:  auth.Limiter{PerSecond: 0.2, Burst: 10, Now: c.Now},
+		guesses:   auth.Limiter{PerSecond: 0.2, Burst: 20, Now: c.Now},
 		additions: auth.Limiter{PerSecond: 0.1, Burst: 5, Now: c.Now}}
 	useProblems()
 	config := huma.DefaultConfig("Bailey", c.Version)
@@ -225,7 +227,7 @@ func notSignedIn() *problem {
 // tooMany is the answer to a client that tries too often.
 func tooMany(wait time.Duration) *problem {
 	return &problem{Status: http.StatusTooManyRequests, Title: string(bailey.Denied),
-		Detail: "too many attempts from your address",
+		Detail: "too many attempts",
 		Hint:   fmt.Sprintf("try again in %v", wait.Round(time.Second))}
 }
 

@@ -200,7 +200,7 @@ func (s *Server) inviteAddress(ctx context.Context, c *Caller, in *inOrganisatio
 		return nil, bailey.Denied.Errorf("ask an owner of the organisation", "an %v cannot make an owner", c.Role)
 	}
 	token := auth.NewToken(auth.InvitationToken)
-	i, err := s.Store.Invite(ctx, store.Invitation{Organisation: in.Organisation, Email: in.Body.Email, Role: role,
+	i, err := s.Store.Invite(ctx, store.Invitation{Organisation: in.Organisation, By: c.Account.ID, Email: in.Body.Email, Role: role,
 		Expires: s.Now().Add(invitationLife)}, store.Hash(token))
 	return answerWith(invitationItem{i, role.String(), s.Public.String() + "/join?token=" + token}), err
 }

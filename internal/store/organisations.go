@@ -62,6 +62,7 @@ type Invitation struct {
 	Organisation string    `json:"-"`
 	Email        string    `json:"email"`
 	Role         Role      `json:"-"`
+	By           string    `json:"by"` // the account that invites
 	Created      time.Time `json:"created"`
 	Expires      time.Time `json:"expires"`
 }
@@ -153,6 +154,12 @@ func (s *Store) SetRole(ctx context.Context, organisation, account string, role 
 		if role < Owner && len(owners) == 1 && owners[0] == account {
 			return bailey.Conflict.New("this is the only owner", "make another member an owner first")
 		}
+		// Otherwise a member that was removed could come back, or up, by an invitation of its own.
+		if _, err := s.execChange(ctx, tx,
+			"DELETE FROM invitations WHERE organisation = ? AND inviter = ? AND role > ?",
+			organisation, account, invitableRole(role)); err != nil {
+			return err
+		}
 		if role > 0 {
 			return s.changeOne(ctx, tx, "member", "UPDATE members SET role = ? WHERE organisation = ? AND account = ?",
 				int(role), organisation, account)
@@ -167,6 +174,14 @@ func (s *Store) SetRole(ctx context.Context, organisation, account string, role 
 	})
 }
 
+// invitableRole returns the highest role that a member may give by an invitation.
+func invitableRole(role Role) int {
+	if role < Admin {
+		return 0
+	}
+	return int(role)
+}
+
 func scanText(scan func(...any) error) (text string, err error) {
 	err = scan(&text)
 	return text, err
@@ -176,16 +191,16 @@ func scanText(scan func(...any) error) (text string, err error) {
 func (s *Store) Invite(ctx context.Context, i Invitation, hash string) (Invitation, error) {
 	i.ID, i.Email, i.Created = newID("i-"), strings.ToLower(i.Email), s.now()
 	_, err := s.execChange(ctx, s.db,
-		"INSERT INTO invitations (id, organisation, email, role, hash, created, expires) VALUES (?, ?, ?, ?, ?, ?, ?)",
-		i.ID, i.Organisation, i.Email, int(i.Role), hash, toMicros(i.Created), toMicros(i.Expires))
+		"INSERT INTO invitations (id, organisation, email, role, inviter, hash, created, expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+		i.ID, i.Organisation, i.Email, int(i.Role), i.By, hash, toMicros(i.Created), toMicros(i.Expires))
 	return i, err
 }
 
-const invitationColumns = "id, organisation, email, role, created, expires"
+const invitationColumns = "id, organisation, email, role, inviter, created, expires"
 
 func scanInvitation(scan func(...any) error) (i Invitation, err error) {
 	var created, expires int64
-	err = scan(&i.ID, &i.Organisation, &i.Email, &i.Role, &created, &expires)
+	err = scan(&i.ID, &i.Organisation, &i.Email, &i.Role, &i.By, &created, &expires)
 	i.Created, i.Expires = fromMicros(created), fromMicros(expires)
 	return i, err
 }

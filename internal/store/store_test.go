@@ -87,7 +87,7 @@ func addMember(t *testing.T, s *store.Store, c *clock, o store.Organisation, ema
 	role store.Role) store.Account {
 	t.Helper()
 	token := "invitation of " + email
-	if _, err := s.Invite(t.Context(), store.Invitation{Organisation: o.ID, Email: email, Role: role,
+	if _, err := s.Invite(t.Context(), store.Invitation{Organisation: o.ID, Email: email, Role: role, By: ownerOf(t, s, o),
 		Expires: c.Now().Add(time.Hour)}, store.Hash(token)); err != nil {
 		t.Fatal(err)
 	}
@@ -96,6 +96,22 @@ func addMember(t *testing.T, s *store.Store, c *clock, o store.Organisation, ema
 		t.Fatal(err)
 	}
 	return a
+}
+
+// ownerOf returns the first owner of an organisation.
+func ownerOf(t *testing.T, s *store.Store, o store.Organisation) string {
+	t.Helper()
+	members, err := s.Members(t.Context(), o.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range members {
+		if m.Role == store.Owner {
+			return m.ID
+		}
+	}
+	t.Fatal("no owner")
+	return ""
 }
 
 func TestSetupWorksOnce(t *testing.T) {
@@ -182,7 +198,7 @@ func TestInvitations(t *testing.T) {
 		_, _, err = s.AcceptAsNew(ctx, store.Hash("invitation of Bob@example.com"), store.Account{})
 		wantKind(t, err, bailey.NotFound) // it is used up
 		invite := func(token, email string) store.Invitation {
-			i, err := s.Invite(ctx, store.Invitation{Organisation: other.ID, Email: email, Role: store.Member,
+			i, err := s.Invite(ctx, store.Invitation{Organisation: other.ID, Email: email, Role: store.Member, By: ann.ID,
 				Expires: c.Now().Add(time.Hour)}, store.Hash(token))
 			if err != nil {
 				t.Fatal(err)

@@ -46,6 +46,7 @@ CREATE TABLE invitations (
     organisation TEXT NOT NULL REFERENCES organisations (id) ON DELETE CASCADE,
     email        TEXT NOT NULL,
     role         INTEGER NOT NULL CHECK (role BETWEEN 1 AND 3),
+    inviter      TEXT NOT NULL REFERENCES accounts (id) ON DELETE CASCADE,
     hash         TEXT NOT NULL UNIQUE,
     created      BIGINT NOT NULL,
     expires      BIGINT NOT NULL
