@@ -36,6 +36,20 @@ func TestJudgeFailsClosed(t *testing.T) {
 	}
 }
 
+// TestJudgeReadsInputsOfServers checks that an input of an MCP tool may have any type, also if a tool of the agent has a
+// text of that name.
+func TestJudgeReadsInputsOfServers(t *testing.T) {
+	t.Parallel()
+	in := `{"hook_event_name":"PreToolUse","cwd":"/w","tool_name":"TOOL","tool_input":{"command":["ls","/"],"path":"/x"}}`
+	e, err := readEvent(strings.NewReader(strings.Replace(in, "TOOL", "mcp__bailey__sandbox_exec", 1)))
+	if err != nil || e.Input["command"] != "" || e.Input["path"] != "/x" {
+		t.Errorf("%+v %v", e, err)
+	}
+	if _, err := readEvent(strings.NewReader(strings.Replace(in, "TOOL", "Bash", 1))); err == nil {
+		t.Error("Bash with a command that is a list is read")
+	}
+}
+
 // TestJudgeAnswersInTime checks that a slow decision becomes a deny. If the agent stopped waiting for its hook, it
 // would decide on its own.
 func TestJudgeAnswersInTime(t *testing.T) {
