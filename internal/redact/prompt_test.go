@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -82,5 +83,25 @@ func TestTokensOfEarlierTables(t *testing.T) {
 	sent := table.Prompt(old)
 	if got := table.Restore(sent); got != old {
 		t.Errorf("%q was sent, and %q comes back", sent, got)
+	}
+}
+
+// TestReservesFewCategories checks that a text with tokens of many categories cannot fill the table, and that no such
+// token gets a text later.
+func TestReservesFewCategories(t *testing.T) {
+	t.Parallel()
+	table := NewTable()
+	var b strings.Builder
+	for i := range 3 * maxReservedCategories {
+		fmt.Fprintf(&b, "[REDACTED_A%d_7]", i)
+	}
+	table.ReserveTokens([]byte(b.String()))
+	if n := len(table.last); n > maxReservedCategories {
+		t.Errorf("%d categories are reserved", n)
+	}
+	category := Category(fmt.Sprint("A", 3*maxReservedCategories-1))
+	table.Learn(category, "kd83hHsk29xlPq0w")
+	if got := table.Prompt("kd83hHsk29xlPq0w"); strings.Contains(b.String(), got) {
+		t.Errorf("%s stands for two texts", got)
 	}
 }

@@ -89,6 +89,7 @@ type Table struct {
 	tokens map[string]string // text → token
 	texts  map[string]string // token → text
 	last   map[string]int    // category → its highest number
+	floor  int               // highest number of a category that is not in last
 	bytes  int               // of all texts
 	given  map[string]bool   // learned from calls
 	rules  *Rules            // nil: only learned secrets and key blocks are found
@@ -211,8 +212,12 @@ func (t *Table) tokenFor(category string, text []byte) string {
 	if len(t.tokens) >= MaxEntries || t.bytes+len(text) > MaxBytes {
 		return mark + category + "_X]"
 	}
-	t.last[category]++
-	token := mark + category + "_" + strconv.Itoa(t.last[category]) + "]"
+	last, known := t.last[category]
+	if !known {
+		last = t.floor
+	}
+	t.last[category] = last + 1
+	token := mark + category + "_" + strconv.Itoa(last+1) + "]"
 	t.tokens[string(text)] = token
 	t.texts[token] = string(text)
 	t.bytes += len(text)

@@ -37,6 +37,10 @@ func (t *Table) Prompt(s string) string {
 // maxReserved limits the number of a token that is reserved, so that a text cannot make all later tokens long.
 const maxReserved = 1 << 20
 
+// maxReservedCategories limits the categories whose numbers a text can reserve one by one. The numbers of others have a
+// common floor.
+const maxReservedCategories = 512
+
 // ReserveTokens makes sure that no text gets a token which occurs in b already and is not of this table. In the history
 // of a conversation, such a token is of an earlier table: it must not stand for another text now.
 func (t *Table) ReserveTokens(b []byte) {
@@ -61,7 +65,11 @@ func (t *Table) reserveToken(token string) {
 		return
 	}
 	category := categoryOfToken(token)
-	t.last[category] = max(t.last[category], n)
+	if _, known := t.last[category]; known || len(t.last) < maxReservedCategories {
+		t.last[category] = max(t.last[category], n)
+	} else {
+		t.floor = max(t.floor, n)
+	}
 }
 
 // Give is Restore limited to g. It returns each category that it restored, once. Other tokens stay.
