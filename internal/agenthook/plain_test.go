@@ -84,6 +84,29 @@ func TestShimmedLines(t *testing.T) {
 	}
 }
 
+// TestAttackLostVariables checks that no line starts the shim behind a program that could take the variables by which the
+// shim knows its session, also if the user is root, for whom sudo without options changes nothing else.
+func TestAttackLostVariables(t *testing.T) {
+	y := newYard(t)
+	for _, root := range []bool{false, true} {
+		y.Root = root
+		for _, line := range []string{"timeout 60 sudo go test ./...", "nice env -i go test", "timeout 9 nice env go vet .",
+			"nice doas go test", "env -i bash -c 'go vet .'", "timeout 9 sudo sh -c 'go vet .'", "nice env -i sh -c \"sh -c 'go vet'\"",
+			"sudo timeout 60 go test", "time sudo go vet", "timeout 9 nohup go vet",
+			"timeout 9 /usr/bin/env -i go vet"} {
+			if v := y.judgeShimmed(line); v.Effect != bailey.Ask || v.Line != "" {
+				t.Errorf("%s as root %t: %s %q (%s)", line, root, v.Effect, v.Line, v.Reason)
+			}
+		}
+		const shim = "'/opt/a b/bailey-shim' ./"
+		line := "timeout 60 nice go vet . && bash -c \"go vet x\""
+		want := "timeout 60 nice " + shim + "go vet . && bash -c \"" + shim + "go vet x\""
+		if v := y.judgeShimmed(line); v.Effect != bailey.Allow || v.Line != want {
+			t.Errorf("not live as root %t: %s %q (%s)", root, v.Effect, v.Line, v.Reason)
+		}
+	}
+}
+
 // TestAttackSwappedPath checks that a line asks as it is if a capability that can change the workspace would run in it
 // beside a program that opens a file by its name: the capability could replace the file by a link in between.
 func TestAttackSwappedPath(t *testing.T) {
