@@ -74,9 +74,10 @@ type Verdict struct {
 	// Question can be answered for the session; "" if not.
 	Question bailey.ApprovalID `json:"question,omitempty"`
 
-	asked  []AskedCall // calls about which rules ask, if an answer for the session can cover them
-	policy string      // digest of the policy that asked
-	shims  []string    // the parts of the command line that the shim must start
+	asked   []AskedCall // calls about which rules ask, if an answer for the session can cover them
+	policy  string      // digest of the policy that asked
+	shims   []string    // the parts of the command line that the shim must start
+	granted bool        // a person allowed the call for the session
 }
 
 // maxCalls limits the calls of one event.
@@ -95,6 +96,8 @@ type plannedCall struct {
 	asksAgent bool
 	of        string // source text of the command
 	opens     bool   // the shell or a program outside of a cage opens a file by a name of the line
+	// with shimmed: the program opens such a file if it runs outside of a cage, as in instead
+	opensOutside bool
 }
 
 // Judge decides an event. from identifies the caller.
@@ -110,8 +113,11 @@ func (c Config) Judge(ctx context.Context, from bailey.Call, e Event) Verdict {
 	v = Verdict{Effect: bailey.Allow}
 	var asked []AskedCall
 	grantable := true
-	for _, p := range parts {
+	for i, p := range parts {
 		one := c.askGate(ctx, from, p, e)
+		if p.shimmed != "" && len(one.shims) == 0 { // the answer is about the program outside of a cage
+			parts[i].shimmed, parts[i].opens = "", p.opensOutside
+		}
 		asked = append(asked, one.asked...)
 		grantable = grantable && (one.Effect != bailey.Ask || len(one.asked) > 0)
 		v.policy = cmp.Or(v.policy, one.policy)
@@ -126,8 +132,8 @@ func (c Config) Judge(ctx context.Context, from bailey.Call, e Event) Verdict {
 	}
 	if len(v.shims) > 0 {
 		var ok bool
-		if v.Line, ok = shimLine(e.Input["command"], c.Home, e.Shim, v.shims); !ok {
-			return c.Judge(ctx, from, Event{Tool: e.Tool, Input: e.Input, Dir: e.Dir, Session: e.Session}) // as it is
+		if v.Line, ok = shimLine(e.Input["command"], c.Home, e.Shim, v.shims); !ok || opensBesideChange(parts) {
+			return c.judgeUnchanged(ctx, from, e, v)
 		}
 	}
 	if v.Effect == bailey.Ask && grantable {
@@ -139,6 +145,18 @@ func (c Config) Judge(ctx context.Context, from bailey.Call, e Event) Verdict {
 		}
 	}
 	return v
+}
+
+// judgeUnchanged decides about a line that the shim starts no part of. v is the answer about the changed line: if it
+// asks, this one does too.
+func (c Config) judgeUnchanged(ctx context.Context, from bailey.Call, e Event, v Verdict) Verdict {
+	e.Shim = ""
+	now := c.Judge(ctx, from, e)
+	if now.Effect == bailey.Allow && v.Effect == bailey.Ask {
+		now.Effect, now.Reason = bailey.Ask, v.Reason
+	}
+	now.Receipts = append(v.Receipts, now.Receipts...)
+	return now
 }
 
 // askGate sends a call through the gate. If the gate refuses the call before it evaluates a rule, the answer is deny. If no
@@ -158,6 +176,11 @@ func (c Config) askGate(ctx context.Context, from bailey.Call, p plannedCall, e 
 	if p.asksAgent && v.Effect == bailey.Ask {
 		general := c.askGate(ctx, from, *p.instead, e)
 		general.Receipts = append(v.Receipts, general.Receipts...)
+		if general.Effect == bailey.Allow && !general.granted { // a rule for shells does not answer for this one
+			v.Receipts = general.Receipts
+			c.answerFromGrants(ctx, from, p, e, res, &v)
+			return v
+		}
 		return general
 	}
 	if p.shimmed != "" && v.Effect != bailey.Deny {
@@ -194,7 +217,7 @@ func (c Config) answerFromGrants(ctx context.Context, from bailey.Call, p planne
 	case err != nil:
 		v.Effect, v.Reason = bailey.Deny, "Bailey: cannot record the use of a grant: "+err.Error()
 	case grant != "":
-		v.Effect, v.asked = bailey.Allow, nil
+		v.Effect, v.asked, v.granted = bailey.Allow, nil, true
 		v.Reason += "; granted for this session by " + string(grant)
 	}
 }

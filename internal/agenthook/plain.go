@@ -144,9 +144,11 @@ func printsLines(one string) bool {
 var launchers = []string{"timeout", "time", "nice", "ionice", "stdbuf"}
 
 // programStart returns where the program of a command stands in its source text: at the start, or after a launcher such as
-// timeout with its plain operands. It returns -1 if the program is quoted or stands elsewhere.
+// timeout with its plain operands. It returns -1 if the program is quoted or stands elsewhere, or if any program before
+// it is not a launcher: sudo and env may take the variables by which the shim knows its session.
 func programStart(k shellparse.Command) int {
-	if len(k.Words) == 0 || strings.ContainsAny(k.Words[0], "/=\\'\"") {
+	if len(k.Words) == 0 || strings.ContainsAny(k.Words[0], "/=\\'\"") ||
+		slices.ContainsFunc(k.Via, func(name string) bool { return !slices.Contains(launchers, name) }) {
 		return -1
 	}
 	isPlain := func(r rune) bool {

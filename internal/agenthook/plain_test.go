@@ -84,6 +84,30 @@ func TestShimmedLines(t *testing.T) {
 	}
 }
 
+// TestAttackLostVariables checks that no line starts the shim behind a program that could take the variables by which
+// the shim knows its session, also if the user is root, for whom sudo without options changes nothing else.
+func TestAttackLostVariables(t *testing.T) {
+	y := newYard(t)
+	for _, root := range []bool{false, true} {
+		y.Root = root
+		for _, line := range []string{"timeout 60 sudo go test ./...", "nice env -i go test", "timeout 9 nice env go vet .",
+			"nice doas go test", "env -i bash -c 'go vet .'", "timeout 9 sudo sh -c 'go vet .'",
+			"nice env -i sh -c \"sh -c 'go vet'\"",
+			"sudo timeout 60 go test", "time sudo go vet", "timeout 9 nohup go vet",
+			"timeout 9 /usr/bin/env -i go vet"} {
+			if v := y.judgeShimmed(line); v.Effect != bailey.Ask || v.Line != "" {
+				t.Errorf("%s as root %t: %s %q (%s)", line, root, v.Effect, v.Line, v.Reason)
+			}
+		}
+		const shim = "'/opt/a b/bailey-shim' ./"
+		line := "timeout 60 nice go vet . && bash -c \"go vet x\""
+		want := "timeout 60 nice " + shim + "go vet . && bash -c \"" + shim + "go vet x\""
+		if v := y.judgeShimmed(line); v.Effect != bailey.Allow || v.Line != want {
+			t.Errorf("not live as root %t: %s %q (%s)", root, v.Effect, v.Line, v.Reason)
+		}
+	}
+}
+
 // TestAttackSwappedPath checks that a line asks as it is if a capability that can change the workspace would run in it
 // beside a program that opens a file by its name: the capability could replace the file by a link in between.
 func TestAttackSwappedPath(t *testing.T) {
@@ -98,6 +122,46 @@ func TestAttackSwappedPath(t *testing.T) {
 		if v := y.judgeShimmed(line); v.Effect != bailey.Allow || v.Line == "" {
 			t.Errorf("%s: %s %q (%s)", line, v.Effect, v.Line, v.Reason)
 		}
+	}
+}
+
+// TestAttackWiderRule checks that a rule that allows shells does not answer for a capability about which rules ask, and
+// that a line whose program then runs outside of the jail starts no change in the jail beside the files that it opens.
+func TestAttackWiderRule(t *testing.T) {
+	y := newYard(t)
+	gate, inJail := y.Do, false // the rules are about calls in the jail alone
+	y.Do = func(ctx context.Context, c bailey.Call) bailey.Result {
+		r := gate(ctx, c)
+		switch {
+		case r.Err != nil:
+		case c.Capability == shell:
+			r.Decision = bailey.Decision{Effect: bailey.Allow, Rules: []bailey.Rule{{ID: "shells"}}}
+		case !strings.HasPrefix(string(c.Capability), "git."), c.Capability == "git.status":
+		case inJail && c.Own:
+			r.Decision = bailey.Decision{Reason: "no rule", Policy: "p"}
+			r.Err = &bailey.Error{Kind: bailey.Denied, Message: "no rule"}
+		default:
+			r.Decision = bailey.Decision{Effect: bailey.Ask, Rules: []bailey.Rule{{ID: "changes"}}, Policy: "p"}
+			r.Decision.Asks = r.Decision.Rules
+		}
+		return r
+	}
+	for _, inJail = range []bool{true, false} {
+		for _, line := range []string{"git restore sub/x", "git add sub/x", "git switch -c topic", "git rm sub/x sub/y",
+			"git status && git restore sub/x"} {
+			if v := y.judgeShimmed(line); v.Effect != bailey.Ask || v.Line != "" {
+				t.Errorf("%s in the jail %t: %s %q (%s)", line, inJail, v.Effect, v.Line, v.Reason)
+			}
+		}
+	}
+	if v := y.judgeShimmed("go vet . && git add sub/x"); v.Effect != bailey.Ask || v.Line != "" {
+		t.Errorf("beside a change: %s %q (%s)", v.Effect, v.Line, v.Reason)
+	}
+	if v := y.judgeShimmed("go vet . && git switch -c topic"); v.Effect != bailey.Ask || v.Line == "" {
+		t.Errorf("not live: %s %q (%s)", v.Effect, v.Line, v.Reason)
+	}
+	if v := y.judgeShimmed("make"); v.Effect != bailey.Allow {
+		t.Errorf("not live: %s (%s)", v.Effect, v.Reason)
 	}
 }
 

@@ -160,11 +160,10 @@ func translateMeaning(found []pack.Meaning, m pack.Meaning, k shellparse.Command
 		return parts
 	}
 	own := parts[len(parts)-1]
+	jailed.asksAgent, jailed.instead = true, &own
+	jailed.opensOutside = slices.ContainsFunc(parts, func(p plannedCall) bool { return p.opens })
 	for i := range parts[:len(parts)-1] { // the paths count in any case, but only the tool in the jail opens them
 		parts[i].opens = false
-	}
-	if jailed.asksAgent = true; len(parts) == 1 {
-		jailed.instead = &own
 	}
 	parts[len(parts)-1] = jailed
 	return parts

@@ -63,10 +63,13 @@ func (a *argocd) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 		return Minted{}, err
 	}
 	issued, expires, ok := tokenTimes(got.Token)
-	if !ok {
+	m := Minted{ID: tokenID(got.Token), Until: expires, Handle: []byte(strconv.FormatInt(issued, 10))}
+	if !ok && issued <= 0 && m.ID == "" { // nothing names it
 		return Minted{}, a.strangeAnswer()
 	}
-	m := Minted{ID: tokenID(got.Token), Until: expires, Handle: []byte(strconv.FormatInt(issued, 10))}
+	if !ok { // without an end, it would be valid until someone finds it
+		return m, a.strangeAnswer()
+	}
 	if subject := "proj:" + a.project + ":" + a.role; tokenClaim(got.Token, "sub") != subject && tokenClaim(got.Token, "sub") != "" {
 		return m, unavailableError(nil, "check that server in "+TableName+" is that of Argo CD",
 			"Argo CD issued a token for another subject than %s", subject)
@@ -75,14 +78,14 @@ func (a *argocd) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 	return m, err
 }
 
-// tokenTimes returns when a JSON web token was issued, in seconds, and its end.
+// tokenTimes returns when a JSON web token was issued, in seconds, and its end. If it returns false, either may be 0.
 func tokenTimes(token string) (issued int64, expires time.Time, ok bool) {
 	var claims struct {
 		Issued  int64 `json:"iat"`
 		Expires int64 `json:"exp"`
 	}
 	if !tokenClaims(token, &claims) || claims.Issued <= 0 || claims.Expires <= claims.Issued {
-		return 0, expires, false
+		return claims.Issued, expires, false
 	}
 	return claims.Issued, time.Unix(claims.Expires, 0).UTC(), true
 }

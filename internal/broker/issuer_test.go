@@ -4,6 +4,7 @@ package broker
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -192,6 +193,33 @@ func TestWiderThanAsked(t *testing.T) {
 		}
 		if err := a.Revoke(t.Context(), m.ID, m.Handle); err != nil || token == "" || f.isValid(token) {
 			t.Errorf("%s: the token cannot be revoked: %v", name, err)
+		}
+	}
+}
+
+// TestEndlessToken checks that a token of Argo CD without an end is refused, with what revokes it.
+func TestEndlessToken(t *testing.T) {
+	f, a, _ := issuerCases()["argocd"].begin(t)
+	for _, claims := range []string{`{"iat":1700000000,"jti":"t-9"}`,
+		`{"iat":1700000000,"exp":1600000000,"jti":"t-9"}`} {
+		var token string
+		f.setReply(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodDelete {
+				return false
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			token = f.issue("1700000000 t-9")
+			middle := base64.RawURLEncoding.EncodeToString([]byte(claims))
+			writeJSON(w, 200, map[string]string{"token": "e30." + middle + "." + token})
+			return true
+		})
+		m, err := a.Mint(t.Context(), time.Minute)
+		if err == nil || len(m.Value) > 0 {
+			t.Errorf("%s: %+v %v", claims, m, err)
+		}
+		if err := a.Revoke(t.Context(), m.ID, m.Handle); err != nil || token == "" || f.isValid(token) {
+			t.Errorf("%s: the token cannot be revoked: %v", claims, err)
 		}
 	}
 }

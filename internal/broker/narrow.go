@@ -14,8 +14,8 @@ import (
 // narrower is implemented by adapters whose issuer can give less than the table allows.
 type narrower interface {
 	// narrowTo returns the adapter of one call, which has no right that the receiver lacks, and its rights in words.
-	// rights
-	// is "" if the limits change nothing. It returns an error if a limit lies outside of the table.
+	// rights is "" if the limits change none; the adapter may still check more of the issuer's answer. It returns an
+	// error if a limit lies outside of the table.
 	narrowTo(limits map[string]string) (a Adapter, rights string, err error)
 }
 
@@ -66,8 +66,8 @@ func (e Entry) narrowEntry(w want) (Entry, error) {
 	if err != nil {
 		return e, bailey.KindOf(err).Wrapf(err, bailey.HintOf(err), "credential %q", w.Name)
 	}
-	if rights != "" {
-		e.mint, e.Scope = a, strings.TrimPrefix(e.Scope+"; for this call: "+rights, "; ")
+	if e.mint = a; rights != "" {
+		e.Scope = strings.TrimPrefix(e.Scope+"; for this call: "+rights, "; ")
 	}
 	return e, nil
 }
@@ -100,8 +100,8 @@ func (g *github) narrowTo(limits map[string]string) (Adapter, string, error) {
 		}
 	}
 	rights := less.describeRights()
-	if rights == g.describeRights() {
-		return g, "", nil
+	if rights == g.describeRights() { // the owner of what GitHub issues counts in any case
+		rights = ""
 	}
 	return &less, rights, nil
 }

@@ -85,6 +85,14 @@ func TestNarrowGitHub(t *testing.T) {
 	}
 }
 
+// TestNarrowOtherOwner checks that a table with one repository and without an owner lends nothing to a call for a
+// repository of that name elsewhere.
+func TestNarrowOtherOwner(t *testing.T) {
+	h, _ := withIssuer(t, issuerCases()["github"])
+	h.refused("another owner", limitedLoan("repository=evil/web"), bailey.Unavailable, "set owner to tell them apart")
+	h.lend(limitedLoan("repository=octo/web")).Return()
+}
+
 // TestNarrowPermissionsWithoutRead checks that a call that reads asks for no permission that can only be written, and never for
 // an empty list, which would mean all.
 func TestNarrowPermissionsWithoutRead(t *testing.T) {

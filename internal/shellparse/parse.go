@@ -34,6 +34,7 @@ type Command struct {
 	Dir    string   // working directory, for cd its destination: absolute, or relative to that of the line, which is ""
 	Opaque string   // why the words do not show its effect; "" if they do
 	Files  []File   // files that its redirections open
+	Via    []string // names of the programs, such as timeout, that start it and are not in Words, in their order
 }
 
 // File is a file that the shell itself opens.
@@ -74,6 +75,8 @@ type lineWalker struct {
 	unsure  string // why the directory is unknown, or ""
 	tainted string // why later words may have another meaning, or ""
 	changed bool   // a cd occurred
+
+	via []string // programs that start the shell of the current script
 }
 
 func (r *lineWalker) parseLine(src string, depth int) error {
@@ -221,7 +224,7 @@ func (r *lineWalker) sourceText(n syntax.Node) string {
 
 // walkCall parses a simple command.
 func (r *lineWalker) walkCall(n *syntax.CallExpr, s *syntax.Stmt) error {
-	c := Command{Text: r.sourceText(s)}
+	c := Command{Text: r.sourceText(s), Via: slices.Clone(r.via)}
 	for _, w := range n.Args {
 		if v, ok := r.literalWord(w); ok {
 			c.Words = append(c.Words, v)

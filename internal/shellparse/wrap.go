@@ -98,6 +98,7 @@ func (r *lineWalker) unwrapProgram(c Command) error {
 				c.markOpaque("it sets variables")
 			}
 			alone := name == "sudo" && r.root && len(rest) == len(c.Words)-1 // without options
+			c.Via = append(c.Via, name)
 			if c.Words = rest; !alone {
 				c.markOpaque(w.why)
 			}
@@ -177,7 +178,7 @@ func (r *lineWalker) addShell(c Command) error {
 				r.addCommand(c)
 				return nil
 			}
-			return r.parseScript(args[0])
+			return r.parseScript(args[0], c.Via)
 		}
 	}
 	c.markOpaque("it is a shell")
@@ -185,11 +186,13 @@ func (r *lineWalker) addShell(c Command) error {
 	return nil
 }
 
-// parseScript parses src as a separate shell: its changes of directory and variables end with it.
-func (r *lineWalker) parseScript(src string) error {
-	dir, unsure, tainted, changed := r.dir, r.unsure, r.tainted, r.changed
+// parseScript parses src as a separate shell, which the programs via start: its changes of directory and variables end
+// with it.
+func (r *lineWalker) parseScript(src string, via []string) error {
+	dir, unsure, tainted, changed, outer := r.dir, r.unsure, r.tainted, r.changed, r.via
+	r.via = via
 	err := r.parseLine(src, r.depth+1)
-	r.dir, r.unsure, r.tainted, r.changed = dir, unsure, tainted, changed
+	r.dir, r.unsure, r.tainted, r.changed, r.via = dir, unsure, tainted, changed, outer
 	return err
 }
 
@@ -205,7 +208,8 @@ func (r *lineWalker) addFind(c Command) error {
 		for end < len(words) && words[end] != ";" && words[end] != "+" {
 			end++
 		}
-		run := Command{Words: words[i+1 : end], Text: c.Text, Opaque: "some of its operands come from elsewhere"}
+		run := Command{Words: words[i+1 : end], Text: c.Text, Opaque: "some of its operands come from elsewhere",
+			Via: append(slices.Clone(c.Via), "find")}
 		if len(run.Words) > 0 {
 			if err := r.unwrapProgram(run); err != nil {
 				return err
