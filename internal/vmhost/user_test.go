@@ -8,6 +8,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"bailey"
@@ -82,5 +84,48 @@ func TestAttackStop(t *testing.T) {
 	}
 	if !errors.Is(context.Cause(ctx), errStopped) {
 		t.Error("its user cannot stop the host")
+	}
+}
+
+// testTemplate returns a template of machines with 100 MiB.
+func testTemplate() *template {
+	return &template{record: templateRecord{Kind: warm, Snapshot: hostapi.Snapshot{ID: newID("sn"), MemoryMB: 100}}}
+}
+
+// TestAttackMemory creates sandboxes at once, none of which has written to its memory yet. They do not get more than the
+// host has.
+func TestAttackMemory(t *testing.T) {
+	h := idleHost(t, func(c *Config) { c.TotalMB = 350 }) // of which 1 is reserved
+	var made atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			switch _, err := h.reserveBox(caller{ann, os.Geteuid()}, boxRecord{}, testTemplate()); {
+			case err == nil:
+				made.Add(1)
+			case !errors.Is(err, bailey.Unavailable) || bailey.HintOf(err) == "":
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if made.Load() != 3 {
+		t.Fatalf("%d sandboxes with 100 MB each were promised 349 MB", made.Load())
+	}
+	stopped := h.allBoxes()[0]
+	stopped.record.State, stopped.record.Saved = hostapi.Stopped, "sn-saved"
+	h.templates["sn-saved"] = testTemplate()
+	free, err := h.claimMemory(100)
+	if err != nil {
+		t.Fatal("a stopped sandbox has memory:", err)
+	}
+	if err := h.cloneInto(t.Context(), stopped, "sn-saved"); !errors.Is(err, bailey.Unavailable) {
+		t.Error("a sandbox started without memory:", err)
+	}
+	free()
+	if free, err = h.claimMemory(100); err != nil {
+		t.Error("memory is lost:", err)
+	} else {
+		free()
 	}
 }
