@@ -45,7 +45,8 @@ func (b *sandboxBench) measureSandboxes(ctx context.Context) ([]Row, error) {
 	defer os.RemoveAll(dir)
 	ready := make(chan struct{})
 	c := vmhost.Config{Dir: hostapi.Dir(filepath.Join(dir, "host")), FindImage: find, Emulated: b.emulated, PerOwner: 1000,
-		Ready: func() { close(ready) }}
+		TotalMB: 1 << 30, // clones that share memory are measured
+		Ready:   func() { close(ready) }}
 	host, err := vmhost.New(c)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -32,11 +33,11 @@ const (
 // inventoryCommand runs the agent of the sandbox, which started this shell. Its file may be in no directory.
 var inventoryCommand = []string{"/bin/sh", "-c", `exec "/proc/$PPID/exe" inventory`}
 
-// listInventory lists what a sandbox has.
-func (r *machineRun) listInventory(ctx context.Context, id string) (*sandboxdiff.Inventory, []byte, error) {
+// listInventory lists what the sandbox has.
+func (r *machineRun) listInventory(ctx context.Context) (*sandboxdiff.Inventory, []byte, error) {
 	var out, log limitedBuffer
 	out.most, log.most = maxInventory, 4<<10
-	command := hostapi.Command{Sandbox: id, Argv: inventoryCommand, Timeout: r.timeout}
+	command := hostapi.Command{Sandbox: r.box.ID, Argv: inventoryCommand, Timeout: r.timeout}
 	exit, err := r.client.Exec(ctx, r.owner, command, hostapi.Streams{Stdout: &out, Stderr: &log})
 	switch {
 	case err != nil:
@@ -60,24 +61,27 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// withClone gives do a fresh machine of the image of the sandbox, and destroys it afterwards.
-func (r *machineRun) withClone(ctx context.Context, do func(id string) error) (err error) {
-	clone, err := hostapi.Create.Ask(ctx, r.client, r.owner, hostapi.CreateRequest{Image: r.box.Image, CPUs: r.box.CPUs,
-		MemoryMB: r.box.MemoryMB, TTL: cloneTime})
+// withClone gives do a run on a fresh machine of the image of the sandbox, and destroys the machine afterwards. Its
+// owner is an agent whose name no call has, because a call that found it could change what the image is said to contain.
+func (r *machineRun) withClone(ctx context.Context, do func(clone *machineRun) error) (err error) {
+	clone := *r
+	clone.owner.Agent = "fresh machine " + rand.Text()
+	clone.box, err = hostapi.Create.Ask(ctx, r.client, clone.owner, hostapi.CreateRequest{Image: r.box.Image,
+		CPUs: r.box.CPUs, MemoryMB: r.box.MemoryMB, TTL: cloneTime})
 	if err != nil {
 		return err
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
-		_, gone := hostapi.Destroy.Ask(ctx, r.client, r.owner, hostapi.Target{Sandbox: clone.ID})
+		_, gone := hostapi.Destroy.Ask(ctx, r.client, clone.owner, hostapi.Target{Sandbox: clone.box.ID})
 		err = errors.Join(err, gone)
 	}()
-	if clone.ImageDigest != r.box.ImageDigest {
+	if clone.box.ImageDigest != r.box.ImageDigest {
 		return bailey.Conflict.Errorf("create a sandbox from the image as it is now",
 			"the image %s has changed since the sandbox was created", r.box.Image)
 	}
-	return do(clone.ID)
+	return do(&clone)
 }
 
 // imageInventory returns the inventory of the image. It is made once, in a fresh machine, and kept by the digest.
@@ -95,8 +99,8 @@ func (r *machineRun) imageInventory(ctx context.Context) (base *sandboxdiff.Inve
 		os.Remove(file) // it is damaged
 	}
 	var text []byte
-	err = r.withClone(ctx, func(id string) (err error) {
-		base, text, err = r.listInventory(ctx, id)
+	err = r.withClone(ctx, func(clone *machineRun) (err error) {
+		base, text, err = clone.listInventory(ctx)
 		return err
 	})
 	if err != nil {
@@ -114,7 +118,7 @@ func (r *machineRun) compareWithImage(ctx context.Context) (*sandboxdiff.Differe
 	if err != nil {
 		return nil, nil, err
 	}
-	now, _, err := r.listInventory(ctx, r.box.ID)
+	now, _, err := r.listInventory(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -183,11 +187,11 @@ func verifyExport(ctx context.Context, r *machineRun, s bailey.Streams) (bailey.
 		text = exportOf(d, format)
 	}
 	answer := verification{Applied: len(text)}
-	err = r.withClone(ctx, func(id string) error {
-		if err := r.applyExport(ctx, id, format, text, s.Stderr); err != nil {
+	err = r.withClone(ctx, func(clone *machineRun) error {
+		if err := clone.applyExport(ctx, format, text, s.Stderr); err != nil {
 			return err
 		}
-		got, _, err := r.listInventory(ctx, id)
+		got, _, err := clone.listInventory(ctx)
 		if err != nil {
 			return err
 		}
@@ -208,14 +212,14 @@ func verifyExport(ctx context.Context, r *machineRun, s bailey.Streams) (bailey.
 	return exit, printJSON(s.Stdout, answer)
 }
 
-// applyExport runs an export in a machine.
-func (r *machineRun) applyExport(ctx context.Context, id, format string, text []byte, log io.Writer) error {
+// applyExport runs an export in the sandbox.
+func (r *machineRun) applyExport(ctx context.Context, format string, text []byte, log io.Writer) error {
 	const file = "/tmp/bailey-export"
-	q := hostapi.WriteRequest{Sandbox: id, Path: file, Data: text, Mode: 0o700, Parents: true}
+	q := hostapi.WriteRequest{Sandbox: r.box.ID, Path: file, Data: text, Mode: 0o700, Parents: true}
 	if _, err := hostapi.WriteFile.Ask(ctx, r.client, r.owner, q); err != nil {
 		return err
 	}
-	command := hostapi.Command{Sandbox: id, Argv: []string{"/bin/sh", file}, Timeout: r.timeout}
+	command := hostapi.Command{Sandbox: r.box.ID, Argv: []string{"/bin/sh", file}, Timeout: r.timeout}
 	if format == ansibleFormat {
 		command.Argv = []string{"ansible-playbook", "-i", "localhost,", "-c", "local", file}
 	}

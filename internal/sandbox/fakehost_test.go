@@ -38,6 +38,7 @@ type fakeHost struct {
 	digest  string          // of the image, if it has changed
 	made    int             // how many sandboxes were created
 	broken  string          // verb at which the connection closes without an answer
+	listing func(id string) // called while a sandbox lists its files
 }
 
 func startFakeHost(t *testing.T) *fakeHost {
@@ -129,6 +130,9 @@ func (h *fakeHost) exec(conn *peer.Conn, q hostapi.Query) (any, error) {
 		return nil, bailey.Invalid.New("malformed command", "")
 	}
 	if slices.Equal(c.Argv, inventoryCommand) {
+		if h.listing != nil {
+			h.listing(c.Sandbox)
+		}
 		return h.listFiles(conn, c.Sandbox)
 	}
 	conn.WriteFrame(localapi.FrameStdout, []byte(strings.Join(c.Argv, "|")+"\n"))

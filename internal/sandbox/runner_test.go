@@ -341,3 +341,33 @@ func TestDifference(t *testing.T) {
 		t.Errorf("machines stay: %s", r.out)
 	}
 }
+
+// TestAttackFreshMachine checks that the agent cannot reach the machine that shows what its image contains.
+func TestAttackFreshMachine(t *testing.T) {
+	h := startFakeHost(t)
+	d := newDesk(t, h, "ann", "claude")
+	d.runner.Inventories = filepath.Join(t.TempDir(), "inventories")
+	box := d.create()
+	listed := 0
+	h.listing = func(id string) {
+		if listed++; id == box.ID {
+			return
+		}
+		poison := map[string]any{"sandbox": id, "path": "/etc/poison", "stdin": "x"}
+		if r := d.call("sandbox.write_file", poison); !errors.Is(r.err, bailey.NotFound) {
+			t.Errorf("a file was written to the fresh machine: %v", r.err)
+		}
+		if r := d.call("sandbox.list", nil); r.err != nil || strings.Contains(r.out, id) {
+			t.Errorf("the fresh machine is listed: %s, %v", r.out, r.err)
+		}
+	}
+	in := map[string]any{"sandbox": box.ID, "format": "shell"}
+	if r := d.call("sandbox.verify", in); r.err != nil || listed != 3 {
+		t.Errorf("%d inventories, %v", listed, r.err)
+	}
+	for _, b := range h.boxes[1:] {
+		if b.ID != "gone" {
+			t.Errorf("the fresh machine %s stays", b.ID)
+		}
+	}
+}

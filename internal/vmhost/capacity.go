@@ -55,7 +55,7 @@ func (h *Host) readDisk() (total, free int64, err error) {
 	return int64(st.Blocks) * st.Frsize, int64(st.Bavail) * st.Frsize, nil
 }
 
-// checkMemory returns an error unless a machine with that memory can fill it.
+// checkMemory returns an error unless a machine with that memory can fill it now.
 func (h *Host) checkMemory(mb int) error {
 	_, available, err := readMemory()
 	if err != nil {
@@ -65,6 +65,41 @@ func (h *Host) checkMemory(mb int) error {
 		return bailey.Unavailable.Errorf("ask for less memory, or stop or destroy a sandbox",
 			"the host has %d MB of free memory, of which %d MB are reserved: not enough for a sandbox with %d MB", available,
 			h.ReserveMB, mb)
+	}
+	return nil
+}
+
+// claimMemory promises memory to a machine that is about to start, until done is called: the sandbox counts from then
+// on. Clones share the memory of their template until they write to it, so what is free now says little.
+func (h *Host) claimMemory(mb int) (done func(), err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.checkPromisesLocked(mb); err != nil {
+		return nil, err
+	}
+	h.claimed += mb
+	return func() {
+		h.mu.Lock()
+		h.claimed -= mb
+		h.mu.Unlock()
+	}, nil
+}
+
+// checkPromisesLocked returns an error unless all machines, and one more, can fill their memory. It requires h.mu.
+func (h *Host) checkPromisesLocked(mb int) error {
+	if err := h.checkMemory(mb); err != nil {
+		return err
+	}
+	promised := h.claimed
+	for _, b := range h.boxes {
+		if r := b.recordNow(); r.State != hostapi.Stopped && r.State != hostapi.Ended {
+			promised += r.MemoryMB
+		}
+	}
+	if promised+mb+h.ReserveMB > h.TotalMB {
+		return bailey.Unavailable.Errorf("ask for less memory, or stop or destroy a sandbox",
+			"sandboxes have %d MB of %d MB of memory, of which %d MB are reserved: not enough for a sandbox with %d MB",
+			promised, h.TotalMB, h.ReserveMB, mb)
 	}
 	return nil
 }

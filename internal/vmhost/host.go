@@ -58,6 +58,7 @@ type Config struct {
 	PerOwner     int   // how many sandboxes and how many snapshots an owner may have; the default is 10
 	MaxCPUs      int   // of a sandbox; the default is what the host has
 	MaxMemoryMB  int   // of a sandbox; the default is half of what the host has
+	TotalMB      int   // memory of all sandboxes and the reserve; the default is what the host has
 	ReserveMB    int   // memory that sandboxes leave free; the default is 256
 	ReserveBytes int64 // disk space that they leave free; the default is 512 MiB
 
@@ -79,6 +80,7 @@ type Host struct {
 	templates map[string]*template // by id
 	warming   map[warmKey]chan struct{}
 	quiet     time.Time // since when there are neither sandboxes nor connections
+	claimed   int       // memory in MiB of machines that are about to start
 	reason    string    // why machines are emulated
 	kvm       bool      // a machine ran with KVM
 }
@@ -95,7 +97,7 @@ func New(c Config) (*Host, error) {
 	c.BootTime, c.GuestTime = cmp.Or(c.BootTime, 3*time.Minute), cmp.Or(c.GuestTime, 30*time.Second)
 	c.PerOwner, c.MaxCPUs = cmp.Or(c.PerOwner, 10), cmp.Or(c.MaxCPUs, runtime.NumCPU())
 	c.MaxMemoryMB, c.ReserveMB = cmp.Or(c.MaxMemoryMB, memory/2), cmp.Or(c.ReserveMB, 256)
-	c.ReserveBytes = cmp.Or(c.ReserveBytes, 512<<20)
+	c.TotalMB, c.ReserveBytes = cmp.Or(c.TotalMB, memory), cmp.Or(c.ReserveBytes, 512<<20)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

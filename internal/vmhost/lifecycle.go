@@ -87,9 +87,11 @@ func (h *Host) useWarm(ctx context.Context, c caller, r hostapi.CreateRequest) (
 		return nil, nil, bailey.Invalid.Errorf(fmt.Sprintf("use %d to %d", max(32, i.MemoryMB), h.MaxMemoryMB),
 			"a sandbox of the image %s cannot have %d MB of memory", i.Name, memory)
 	}
-	if err := h.checkMemory(memory); err != nil {
+	free, err := h.claimMemory(memory)
+	if err != nil {
 		return nil, nil, err
 	}
+	defer free()
 	return h.warmTemplate(ctx, i, cpus, memory)
 }
 
@@ -128,9 +130,6 @@ func (h *Host) checkQuotaLocked(c caller, name string, n int) error {
 // reserveBox adds a sandbox that is being created, so that quotas count it. It will be a clone of t.
 func (h *Host) reserveBox(c caller, r boxRecord, t *template) (*box, error) {
 	tr := t.recordNow()
-	if err := h.checkMemory(tr.MemoryMB); err != nil {
-		return nil, err
-	}
 	if err := h.checkDisk(64 << 20); err != nil {
 		return nil, err
 	}
@@ -144,6 +143,9 @@ func (h *Host) reserveBox(c caller, r boxRecord, t *template) (*box, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.checkQuotaLocked(c, r.Name, 1); err != nil {
+		return nil, err
+	}
+	if err := h.checkPromisesLocked(tr.MemoryMB); err != nil {
 		return nil, err
 	}
 	b := h.newBox(r)
@@ -364,9 +366,11 @@ func (h *Host) cloneInto(ctx context.Context, b *box, id string) error {
 	done := t.holdTemplate()
 	h.mu.Unlock()
 	defer done()
-	if err := h.checkMemory(t.recordNow().MemoryMB); err != nil {
+	free, err := h.claimMemory(t.recordNow().MemoryMB)
+	if err != nil {
 		return err
 	}
+	defer free()
 	return h.giveMachine(ctx, b, t)
 }
 
@@ -435,9 +439,11 @@ func (h *Host) restoreBox(ctx context.Context, c caller, r hostapi.RestoreReques
 	}
 	defer done()
 	s, err := h.changeBox(ctx, c, r.Sandbox, func(b *box, r boxRecord, old *vm.Machine) error {
-		if err := h.checkMemory(t.recordNow().MemoryMB); err != nil {
+		free, err := h.claimMemory(t.recordNow().MemoryMB)
+		if err != nil {
 			return err
 		}
+		defer free()
 		if err := h.giveMachine(ctx, b, t); err != nil {
 			return err
 		}

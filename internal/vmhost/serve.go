@@ -5,6 +5,7 @@ package vmhost
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"sync"
 	"time"
 
@@ -127,6 +128,11 @@ func (h *Host) serveConn(ctx context.Context, conn *peer.Conn, handlers map[stri
 	}
 	conn.SetReadDeadline(time.Time{})
 	if q.Verb == hostapi.StopVerb {
+		if !isHostUser(conn.UID) {
+			sendAnswer(conn, nil, bailey.Denied.New("only root and the user of the host may stop it",
+				"ask the administrator of this machine"))
+			return
+		}
 		sendAnswer(conn, hostapi.None{}, nil)
 		h.end(errStopped)
 		return
@@ -154,6 +160,9 @@ func (h *Host) serveConn(ctx context.Context, conn *peer.Conn, handlers map[stri
 	result, err := do(ctx, c, q.Request)
 	sendAnswer(conn, result, err)
 }
+
+// isHostUser reports whether a client is root or runs as the user of the host, which can end the host anyway.
+func isHostUser(uid int) bool { return uid == 0 || uid == os.Geteuid() }
 
 func readQuery(conn *peer.Conn) (q hostapi.Query, err error) {
 	kind, b, err := conn.ReadFrame()

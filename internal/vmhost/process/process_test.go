@@ -198,7 +198,8 @@ func TestUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(string(text), "\n")
-	for _, want := range []string{"KillMode=process", "StateDirectory=bailey-host", "StateDirectoryMode=0700", "RuntimeDirectory=bailey-host", "RuntimeDirectoryMode=0755"} {
+	for _, want := range []string{"Restart=always", "KillMode=process", "StateDirectory=bailey-host",
+		"StateDirectoryMode=0700", "RuntimeDirectory=bailey-host", "RuntimeDirectoryMode=0755"} {
 		if !slices.Contains(lines, want) {
 			t.Errorf("the unit has no line %s", want)
 		}

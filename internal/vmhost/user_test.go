@@ -1,0 +1,131 @@
+//go:build linux
+
+package vmhost
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"bailey"
+	"bailey/internal/hostapi"
+	"bailey/internal/localapi"
+	"bailey/internal/peer"
+)
+
+// idleHost returns a host that does not run.
+func idleHost(t *testing.T, change func(c *Config)) *Host {
+	t.Helper()
+	c := configFor(shortDir(t), "", "")
+	change(&c)
+	h, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// askAs sends a query that the host receives from the user uid, and returns the error of the answer.
+func askAs(t *testing.T, h *Host, uid int, q hostapi.Query) error {
+	t.Helper()
+	dir := shortDir(t)
+	l, err := peer.Listen(filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := peer.Dial(filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.UID = uid
+	q.Protocol = hostapi.Protocol
+	if err := client.WriteJSON(localapi.FrameQuery, q); err != nil {
+		t.Fatal(err)
+	}
+	h.serveConn(t.Context(), conn, h.allHandlers())
+	kind, b, err := client.ReadFrame()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return localapi.LastWord(kind, b, new(json.RawMessage))
+}
+
+// otherUser is a member of the group for which a host runs.
+func otherUser() int { return os.Geteuid() + 4242 }
+
+// TestAttackStop checks that a member of the group cannot stop the host of everybody, and that root and its user can.
+func TestAttackStop(t *testing.T) {
+	h := idleHost(t, func(*Config) {})
+	ctx, end := context.WithCancelCause(t.Context())
+	h.end = end
+	q := hostapi.Query{Verb: hostapi.StopVerb, Request: json.RawMessage("{}")}
+	if err := askAs(t, h, otherUser(), q); !errors.Is(err, bailey.Denied) || bailey.HintOf(err) == "" {
+		t.Errorf("another user: %v (%s)", err, bailey.HintOf(err))
+	}
+	if ctx.Err() != nil {
+		t.Error("another user stopped the host")
+	}
+	for _, uid := range []int{0, os.Geteuid()} {
+		if err := askAs(t, h, uid, q); err != nil {
+			t.Errorf("user %d: %v", uid, err)
+		}
+	}
+	if !errors.Is(context.Cause(ctx), errStopped) {
+		t.Error("its user cannot stop the host")
+	}
+}
+
+// testTemplate returns a template of machines with 100 MiB.
+func testTemplate() *template {
+	return &template{record: templateRecord{Kind: warm, Snapshot: hostapi.Snapshot{ID: newID("sn"), MemoryMB: 100}}}
+}
+
+// TestAttackMemory creates sandboxes at once, none of which has written to its memory yet. They do not get more than the
+// host has.
+func TestAttackMemory(t *testing.T) {
+	h := idleHost(t, func(c *Config) { c.TotalMB = 350 }) // of which 1 is reserved
+	var made atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			switch _, err := h.reserveBox(caller{ann, os.Geteuid()}, boxRecord{}, testTemplate()); {
+			case err == nil:
+				made.Add(1)
+			case !errors.Is(err, bailey.Unavailable) || bailey.HintOf(err) == "":
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if made.Load() != 3 {
+		t.Fatalf("%d sandboxes with 100 MB each were promised 349 MB", made.Load())
+	}
+	stopped := h.allBoxes()[0]
+	stopped.record.State, stopped.record.Saved = hostapi.Stopped, "sn-saved"
+	h.templates["sn-saved"] = testTemplate()
+	free, err := h.claimMemory(100)
+	if err != nil {
+		t.Fatal("a stopped sandbox has memory:", err)
+	}
+	if err := h.cloneInto(t.Context(), stopped, "sn-saved"); !errors.Is(err, bailey.Unavailable) {
+		t.Error("a sandbox started without memory:", err)
+	}
+	free()
+	if free, err = h.claimMemory(100); err != nil {
+		t.Error("memory is lost:", err)
+	} else {
+		free()
+	}
+}
