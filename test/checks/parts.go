@@ -51,6 +51,10 @@ const unraced = "^Test(FramesCostLittle|OrdinaryUser.*|Removal|Battery.*|Survivo
 // the race detector, whose threads are more than the cage allows.
 var wholeCalls = []string{"internal/server", "internal/cli/direct", "internal/bench"}
 
+// machines lists packages whose tests boot many machines. With the race detector, each takes many minutes, so only
+// .ci/full does it.
+var machines = []string{"internal/vm", "internal/vmhost", "internal/image", "internal/sandboxdiff"}
+
 // gates matches the scenarios of broken gates in test/day.
 const gates = "^(TestBrokenGates|TestDayInPieces)$"
 
@@ -62,6 +66,8 @@ func (c *checks) allParts(all []string) []part {
 	p := tree{c, all}
 	always := func() bool { return true }
 	raced, ownable := p.racePackages(), p.packagesIn(userPackages)
+	slow := p.packagesIn(machines)
+	soon := slices.DeleteFunc(slices.Clone(raced), func(pkg string) bool { return slices.Contains(slow, pkg) })
 	some := func(pkgs []string) func() bool { return func() bool { return len(p.filterChanged(pkgs)) > 0 } }
 	return []part{
 		{"form", c.checkForm, always, c.checkForm},
@@ -69,7 +75,7 @@ func (c *checks) allParts(all []string) []part {
 		{"tests", p.packageTests("changed"), always, p.packageTests("all")},
 		{"mutants", p.longTests("changed", "test/mutation"), always, p.longTests("all", "test/mutation")},
 		{"broken gates", p.longTests("changed", "test/day", "-run="+gates), always, p.longTests("all", "test/day", "-run="+gates)},
-		{"race detector", c.raceTests(p.filterChanged(raced)), some(raced), c.raceTests(raced)},
+		{"race detector", c.raceTests(p.filterChanged(soon)), some(soon), c.raceTests(raced)},
 		{"guests", p.longTests("changed", "test/guest"), always, p.longTests("all", "test/guest")},
 		{"ordinary user", c.ordinaryUserTests(p.filterChanged(ownable)...), some(ownable), c.ordinaryUserTests("./...")},
 		{name: "images", full: p.longTests("all", "internal/image", images)},
