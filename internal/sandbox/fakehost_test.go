@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,6 +65,22 @@ func startFakeHost(t *testing.T) *fakeHost {
 	})
 	t.Cleanup(func() { l.Close(); all.Wait() })
 	return h
+}
+
+// state is what a test looks at.
+type state struct {
+	boxes   []hostapi.Sandbox
+	files   map[string][]byte
+	command hostapi.Command
+	owners  []hostapi.Owner
+	made    int
+}
+
+// seen returns a copy of what the host has seen.
+func (h *fakeHost) seen() state {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return state{slices.Clone(h.boxes), maps.Clone(h.files), h.command, slices.Clone(h.owners), h.made}
 }
 
 func (h *fakeHost) client() (*hostapi.Client, error) { return &hostapi.Client{Socket: h.socket}, nil }
@@ -130,8 +147,11 @@ func (h *fakeHost) exec(conn *peer.Conn, q hostapi.Query) (any, error) {
 		return nil, bailey.Invalid.New("malformed command", "")
 	}
 	if slices.Equal(c.Argv, inventoryCommand) {
-		if h.listing != nil {
-			h.listing(c.Sandbox)
+		h.mu.Lock()
+		listing := h.listing
+		h.mu.Unlock()
+		if listing != nil {
+			listing(c.Sandbox)
 		}
 		return h.listFiles(conn, c.Sandbox)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"bailey"
@@ -143,7 +144,7 @@ func TestCalls(t *testing.T) {
 			t.Errorf("%s names a session: %s", c.call, r.out)
 		}
 		if c.call == "sandbox.exec" && c.input["uid"] != nil {
-			if k := h.command; k.Dir != "/tmp" || k.UID != 5 || !slices.Equal(k.Env, []string{"A=b=c", "D="}) {
+			if k := h.seen().command; k.Dir != "/tmp" || k.UID != 5 || !slices.Equal(k.Env, []string{"A=b=c", "D="}) {
 				t.Errorf("the host got %+v", k)
 			}
 		}
@@ -151,7 +152,7 @@ func TestCalls(t *testing.T) {
 	if r := d.call("sandbox.show", at()); !errors.Is(r.err, bailey.NotFound) {
 		t.Errorf("after the end: %v", r.err)
 	}
-	for _, o := range h.owners {
+	for _, o := range h.seen().owners {
 		if o.Person != "ann" || o.Agent != "claude" || o.Operator || o.Session != "s-1" {
 			t.Errorf("a query of %+v", o)
 		}
@@ -225,7 +226,7 @@ func TestReceiptNamesTheMachine(t *testing.T) {
 	h := startFakeHost(t)
 	d := newDesk(t, h, "ann", "claude")
 	r := d.call("sandbox.create", map[string]any{"image": "debian"})
-	want := bailey.Machine{Sandbox: h.boxes[0].ID, Image: "debian", ImageDigest: strings.Repeat("d", 64), Accelerator: "emulated", Machine: "microvm"}
+	want := bailey.Machine{Sandbox: h.seen().boxes[0].ID, Image: "debian", ImageDigest: strings.Repeat("d", 64), Accelerator: "emulated", Machine: "microvm"}
 	if r.cage.Machine == nil || *r.cage.Machine != want {
 		t.Errorf("the receipt of create names %+v", r.cage.Machine)
 	}
@@ -318,12 +319,12 @@ func TestDifference(t *testing.T) {
 			t.Fatalf("diff: %s %v", r.out, r.err)
 		}
 	}
-	if h.made != 2 {
-		t.Errorf("%d machines were created for two comparisons, want one", h.made-1)
+	if made := h.seen().made; made != 2 {
+		t.Errorf("%d machines were created for two comparisons, want one", made-1)
 	}
 	in["format"] = "shell"
 	if r := d.call("sandbox.export", in); r.err != nil || !strings.Contains(r.out, "port=1") || !strings.Contains(r.log, "/tmp/bailey-export.sh") ||
-		string(h.files[box.ID+"/tmp/bailey-export.sh"]) != r.out {
+		string(h.seen().files[box.ID+"/tmp/bailey-export.sh"]) != r.out {
 		t.Errorf("export: %q %q %v", r.out, r.log, r.err)
 	}
 	// the machine of the fake runs nothing, so the changes remain
@@ -348,9 +349,10 @@ func TestAttackFreshMachine(t *testing.T) {
 	d := newDesk(t, h, "ann", "claude")
 	d.runner.Inventories = filepath.Join(t.TempDir(), "inventories")
 	box := d.create()
-	listed := 0
+	var listed atomic.Int32
+	h.mu.Lock()
 	h.listing = func(id string) {
-		if listed++; id == box.ID {
+		if listed.Add(1); id == box.ID {
 			return
 		}
 		poison := map[string]any{"sandbox": id, "path": "/etc/poison", "stdin": "x"}
@@ -361,11 +363,12 @@ func TestAttackFreshMachine(t *testing.T) {
 			t.Errorf("the fresh machine is listed: %s, %v", r.out, r.err)
 		}
 	}
+	h.mu.Unlock()
 	in := map[string]any{"sandbox": box.ID, "format": "shell"}
-	if r := d.call("sandbox.verify", in); r.err != nil || listed != 3 {
-		t.Errorf("%d inventories, %v", listed, r.err)
+	if r := d.call("sandbox.verify", in); r.err != nil || listed.Load() != 3 {
+		t.Errorf("%d inventories, %v", listed.Load(), r.err)
 	}
-	for _, b := range h.boxes[1:] {
+	for _, b := range h.seen().boxes[1:] {
 		if b.ID != "gone" {
 			t.Errorf("the fresh machine %s stays", b.ID)
 		}
