@@ -1,9 +1,14 @@
 package modelproxy
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -59,4 +64,46 @@ func TestSessionsInUse(t *testing.T) {
 	if began.Load() != ended.Load() {
 		t.Errorf("%d sessions began, %d ended", began.Load(), ended.Load())
 	}
+}
+
+// TestBodiesInProgress checks that a request occupies the memory of its bytes only: one that sends nothing stops no
+// other, a compressed one counts as decoded, and a body of very many values is refused.
+func TestBodiesInProgress(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil, sayPlain)
+	for range maxBodies / MaxBody {
+		in, out := io.Pipe()
+		r, _ := http.NewRequestWithContext(t.Context(), "POST", b.url+"/v1/messages", in)
+		r.Header.Set("X-Api-Key", testToken)
+		ended := make(chan bool)
+		go func() {
+			defer close(ended)
+			if res, err := http.DefaultTransport.RoundTrip(r); err == nil {
+				res.Body.Close()
+			}
+		}()
+		if _, err := io.WriteString(out, "{"); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { out.CloseWithError(io.ErrUnexpectedEOF); <-ended }()
+	}
+	for b.proxy.Counts().Open < maxBodies/MaxBody {
+		runtime.Gosched()
+	}
+	if res, text := b.post(plainAsk, nil); res.StatusCode != 200 {
+		t.Errorf("beside requests that send nothing: %d %s", res.StatusCode, text)
+	}
+	var z bytes.Buffer
+	w := gzip.NewWriter(&z)
+	io.WriteString(w, `{"messages":[0`+strings.Repeat(",0", 10<<20)+`]}`)
+	w.Close()
+	bomb := func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }
+	if res, text := b.post(z.String(), bomb); res.StatusCode != 413 || !strings.Contains(text, "values") {
+		t.Errorf("many values: %d %.200s", res.StatusCode, text)
+	}
+	b.proxy.bodies.Add(maxBodies - 20<<20)
+	if res, text := b.post(z.String(), bomb); res.StatusCode != 503 || !strings.Contains(text, "in progress") {
+		t.Errorf("a body that is large when it is decoded: %d %.200s", res.StatusCode, text)
+	}
+	b.proxy.bodies.Add(20<<20 - maxBodies)
 }
