@@ -25,6 +25,7 @@ func (x *exchange) askHooks(ctx context.Context, from bailey.Call) error {
 		if changed, x.refused = x.p.Prompt(ctx, from, prompt); x.refused != nil {
 			changed = blockedPrompt
 		}
+		changed = x.p.Table(x.session).Prompt(changed) // a hook may add a secret
 		if changed != prompt && !x.p.keepPrompt(x.session, prompt, changed) && x.refused == nil {
 			x.refused = bailey.Denied.Errorf("start a new session",
 				"hooks changed %d prompts of this session, the maximum", maxPrompts)
