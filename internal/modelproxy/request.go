@@ -163,8 +163,9 @@ func (x *exchange) prepareUpstream(r *http.Request) error {
 			scheme = "http://"
 		}
 		configured, err := url.Parse(base)
-		if base = scheme + x.front.Upstream; err != nil || hostPort(configured) != x.front.Upstream {
-			x.provider.KeyFile, x.provider.Lease = "", "" // the key is for another host
+		if base = scheme + x.front.Upstream; err != nil || configured.Scheme+"://" != scheme ||
+			hostPort(configured) != x.front.Upstream {
+			x.provider.KeyFile, x.provider.Lease = "", "" // the key is for another host, or needs TLS
 		}
 	}
 	to, err := url.Parse(base)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"runtime"
 	"strings"
@@ -106,4 +107,33 @@ func TestBodiesInProgress(t *testing.T) {
 		t.Errorf("a body that is large when it is decoded: %d %.200s", res.StatusCode, text)
 	}
 	b.proxy.bodies.Add(20<<20 - maxBodies)
+}
+
+// TestKeyNeedsTLS checks that a client that names a provider cannot have its key sent without TLS.
+func TestKeyNeedsTLS(t *testing.T) {
+	t.Parallel()
+	host := ""
+	b := newBench(t, func(c *Config) {
+		provider := c.Provider
+		c.Provider = func(name string) Provider {
+			p := provider(name)
+			host = strings.TrimPrefix(p.Base, "http://")
+			p.Base = "https://" + host
+			return p
+		}
+		c.Provider("anthropic")
+	}, sayPlain)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	front := Front{Upstream: host, Plain: true, Session: testToken}
+	go b.proxy.Serve(l, func(net.Conn) Front { return front })
+	b.url = "http://" + l.Addr().String()
+	res, text := b.post(plainAsk, nil)
+	last, _ := b.sent()
+	if res.StatusCode != 200 || strings.Contains(fmt.Sprint(last.Header), testKey) {
+		t.Errorf("%d %s; the provider received %v", res.StatusCode, text, last.Header)
+	}
 }
