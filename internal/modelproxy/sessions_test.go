@@ -137,3 +137,40 @@ func TestKeyNeedsTLS(t *testing.T) {
 		t.Errorf("%d %s; the provider received %v", res.StatusCode, text, last.Header)
 	}
 }
+
+// TestBlockedParts checks that a blocked prompt of several parts does not reach the model with the history of a later
+// turn, and that hooks are asked about token counts and each request of a batch, too.
+func TestBlockedParts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *Config) {
+		c.Prompt = func(_ context.Context, _ bailey.Call, s string) (string, error) {
+			if strings.Contains(s, "forbidden") {
+				return "", bailey.Denied.New("blocked by a hook", "")
+			}
+			return s, nil
+		}
+	}, sayPlain)
+	const parts = `{"role":"user","content":[{"type":"text","text":"a forbidden thing"},{"type":"text","text":"more"}]}`
+	const allowed = `{"role":"user","content":"go on"}`
+	b.post(`{"model":"m","messages":[`+parts+`]}`, nil)
+	if b.seen.Load() != 0 {
+		t.Fatal("the blocked prompt was sent")
+	}
+	res, text := b.post(`{"model":"m","messages":[`+parts+`,{"role":"assistant","content":"a"},`+allowed+`]}`, nil)
+	if _, body := b.sent(); res.StatusCode != 200 || strings.Contains(body, "forbidden") ||
+		!strings.Contains(body, blockedPrompt) {
+		t.Errorf("%d %s; the provider received %s", res.StatusCode, text, body)
+	}
+	const first = `{"custom_id":"1","params":{"model":"m","messages":[{"role":"user","content":"forbidden, too"}]}}`
+	const second = `{"custom_id":"2","params":{"model":"m","messages":[` + allowed + `]}}`
+	before := b.seen.Load()
+	for path, body := range map[string]string{
+		"/v1/messages/count_tokens": `{"model":"m","messages":[{"role":"user","content":"forbidden count"}]}`,
+		"/v1/messages/batches":      `{"requests":[` + first + `,` + second + `]}`,
+	} {
+		res, text := b.post(body, func(r *http.Request) { r.URL.Path = path })
+		if res.StatusCode != 403 || b.seen.Load() != before {
+			t.Errorf("%s: %d %s", path, res.StatusCode, text)
+		}
+	}
+}

@@ -133,7 +133,9 @@ func (w *walker) editRaw(n int, where Where, edit func(string) string) {
 	if edited == nil {
 		edited = raw
 	}
-	w.prompt.WriteString(unquoteText(edited))
+	part := unquoteText(edited)
+	w.sum.PromptParts = append(w.sum.PromptParts, part)
+	w.prompt.WriteString(part)
 }
 
 // editData passes all strings of a structured value to the function, for example of the input of a call. In a request,
