@@ -45,7 +45,7 @@ const Door = "model"
 const (
 	MaxBody    = 32 << 20  // bytes of a request, before and after decoding
 	maxReply   = 64 << 20  // bytes of an answer that does not come in parts
-	maxBodies  = 256 << 20 // bytes of all requests in progress, as sent
+	maxBodies  = 256 << 20 // bytes of all requests in progress, as sent or as decoded
 	maxHead    = 256 << 10
 	maxCache   = 32 << 20 // bytes of the texts of a session whose redacted form is remembered
 	maxModel   = 200      // bytes of the name of a model in a call
@@ -221,11 +221,7 @@ func (x *exchange) serveRequest(r *http.Request) error {
 	}
 	defer leave()
 	x.session = from.Session.ID
-	release, err := x.reserveBody(r)
-	if err != nil {
-		return err
-	}
-	defer release()
+	defer func() { x.p.bodies.Add(-x.reserved) }()
 	if err := x.readBody(r); err != nil {
 		return err
 	}

@@ -21,10 +21,16 @@ const maxPrompts = 10_000
 // earlier prompts is put in their places each time.
 func (x *exchange) askHooks(ctx context.Context, from bailey.Call) error {
 	prompt, changed := x.sum.LastPrompt, ""
-	if prompt != "" && x.endpoint.Operation == modelwire.Generate {
+	if prompt != "" {
 		if changed, x.refused = x.p.Prompt(ctx, from, prompt); x.refused != nil {
 			changed = blockedPrompt
+			for _, part := range x.sum.PromptParts { // a later turn sends them again
+				if part != "" {
+					x.p.keepPrompt(x.session, part, blockedPrompt)
+				}
+			}
 		}
+		changed = x.p.Table(x.session).Prompt(changed) // a hook may add a secret
 		if changed != prompt && !x.p.keepPrompt(x.session, prompt, changed) && x.refused == nil {
 			x.refused = bailey.Denied.Errorf("start a new session",
 				"hooks changed %d prompts of this session, the maximum", maxPrompts)

@@ -557,6 +557,12 @@ func TestPromptHook(t *testing.T) {
 			t.Errorf("the provider received %s", body)
 		}
 	}
+	answer = func(s string) (string, error) { return s + " and secret=Zk29xlPq0wkd83hH", nil }
+	b.post(strings.Replace(plainAsk, "password", "the password", 1), nil)
+	if _, body := b.sent(); strings.Contains(body, "Zk29xlPq0wkd83hH") || !strings.Contains(body, " and secret=[REDACTED") {
+		t.Errorf("with a secret of a hook the provider received %s", body)
+	}
+	answer = func(string) (string, error) { return "another prompt", nil }
 	turn := strings.Replace(plainAsk, `}]}`, `},{"role":"assistant","content":"a"},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]}]}`, 1)
 	b.post(turn, nil)
 	if _, body := b.sent(); !strings.Contains(body, `"another prompt"`) || strings.Contains(body, "REDACTED") {

@@ -34,6 +34,7 @@ type exchange struct {
 	host     string // host:port of the provider
 	out      *http.Request
 	body     []byte // redacted
+	reserved int64  // bytes that count as in progress
 	sum      modelwire.Summary
 	use      bailey.ModelUse
 	began    time.Time
@@ -64,27 +65,40 @@ func (x *exchange) takeToken(r *http.Request) string {
 	return r.URL.Query().Get("key")
 }
 
-// reserveBody limits the memory of all requests in progress.
-func (x *exchange) reserveBody(r *http.Request) (release func(), err error) {
-	size := r.ContentLength
-	if size < 0 {
-		size = MaxBody
+var errBusy = bailey.Unavailable.New("too many large requests are in progress",
+	"repeat the request when others have ended")
+
+// reserveBytes limits the memory of all requests in progress.
+func (x *exchange) reserveBytes(n int) error {
+	x.reserved += int64(n)
+	if x.p.bodies.Add(int64(n)) > maxBodies {
+		return errBusy
 	}
-	size = min(size, MaxBody)
-	if x.p.bodies.Add(size) > maxBodies {
-		x.p.bodies.Add(-size)
-		return nil, refuseWith(http.StatusServiceUnavailable,
-			bailey.Unavailable.New("too many large requests are in progress",
-				"repeat the request when others have ended"))
+	return nil
+}
+
+// reservingReader counts what a client sends when it has sent it, so that one that sends nothing stops no other.
+type reservingReader struct {
+	io.ReadCloser
+	x *exchange
+}
+
+func (r reservingReader) Read(b []byte) (int, error) {
+	n, err := r.ReadCloser.Read(b)
+	if full := r.x.reserveBytes(n); full != nil {
+		err = full
 	}
-	return func() { x.p.bodies.Add(-size) }, nil
+	return n, err
 }
 
 // readBody reads and redacts the body.
 func (x *exchange) readBody(r *http.Request) error {
 	http.NewResponseController(x.w).SetReadDeadline(time.Now().Add(x.p.Patience.Body))
-	raw, err := io.ReadAll(http.MaxBytesReader(x.w, r.Body, MaxBody))
-	if err != nil {
+	raw, err := io.ReadAll(http.MaxBytesReader(x.w, reservingReader{r.Body, x}, MaxBody))
+	switch {
+	case errors.Is(err, errBusy):
+		return refuseWith(http.StatusServiceUnavailable, errBusy)
+	case err != nil:
 		return refuseWith(statusOfRead(err), bailey.Invalid.Wrap(err, "cannot read the request",
 			"send at most 32 MiB, without a pause"))
 	}
@@ -92,6 +106,9 @@ func (x *exchange) readBody(r *http.Request) error {
 	body, err := decodeAll(raw, r.Header.Values("Content-Encoding"), MaxBody)
 	if err != nil {
 		return refuseWith(statusOfDecode(err), err)
+	}
+	if err := x.reserveBytes(len(body) - len(raw)); err != nil {
+		return refuseWith(http.StatusServiceUnavailable, err)
 	}
 	x.body, err = x.redactBody(body)
 	if err != nil {
@@ -146,8 +163,9 @@ func (x *exchange) prepareUpstream(r *http.Request) error {
 			scheme = "http://"
 		}
 		configured, err := url.Parse(base)
-		if base = scheme + x.front.Upstream; err != nil || hostPort(configured) != x.front.Upstream {
-			x.provider.KeyFile, x.provider.Lease = "", "" // the key is for another host
+		if base = scheme + x.front.Upstream; err != nil || configured.Scheme+"://" != scheme ||
+			hostPort(configured) != x.front.Upstream {
+			x.provider.KeyFile, x.provider.Lease = "", "" // the key is for another host, or needs TLS
 		}
 	}
 	to, err := url.Parse(base)

@@ -1,9 +1,15 @@
 package modelproxy
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -58,5 +64,113 @@ func TestSessionsInUse(t *testing.T) {
 	p.Close()
 	if began.Load() != ended.Load() {
 		t.Errorf("%d sessions began, %d ended", began.Load(), ended.Load())
+	}
+}
+
+// TestBodiesInProgress checks that a request occupies the memory of its bytes only: one that sends nothing stops no
+// other, a compressed one counts as decoded, and a body of very many values is refused.
+func TestBodiesInProgress(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil, sayPlain)
+	for range maxBodies / MaxBody {
+		in, out := io.Pipe()
+		r, _ := http.NewRequestWithContext(t.Context(), "POST", b.url+"/v1/messages", in)
+		r.Header.Set("X-Api-Key", testToken)
+		ended := make(chan bool)
+		go func() {
+			defer close(ended)
+			if res, err := http.DefaultTransport.RoundTrip(r); err == nil {
+				res.Body.Close()
+			}
+		}()
+		if _, err := io.WriteString(out, "{"); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { out.CloseWithError(io.ErrUnexpectedEOF); <-ended }()
+	}
+	for b.proxy.Counts().Open < maxBodies/MaxBody {
+		runtime.Gosched()
+	}
+	if res, text := b.post(plainAsk, nil); res.StatusCode != 200 {
+		t.Errorf("beside requests that send nothing: %d %s", res.StatusCode, text)
+	}
+	var z bytes.Buffer
+	w := gzip.NewWriter(&z)
+	io.WriteString(w, `{"messages":[0`+strings.Repeat(",0", 10<<20)+`]}`)
+	w.Close()
+	bomb := func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }
+	if res, text := b.post(z.String(), bomb); res.StatusCode != 413 || !strings.Contains(text, "values") {
+		t.Errorf("many values: %d %.200s", res.StatusCode, text)
+	}
+	b.proxy.bodies.Add(maxBodies - 20<<20)
+	if res, text := b.post(z.String(), bomb); res.StatusCode != 503 || !strings.Contains(text, "in progress") {
+		t.Errorf("a body that is large when it is decoded: %d %.200s", res.StatusCode, text)
+	}
+	b.proxy.bodies.Add(20<<20 - maxBodies)
+}
+
+// TestKeyNeedsTLS checks that a client that names a provider cannot have its key sent without TLS.
+func TestKeyNeedsTLS(t *testing.T) {
+	t.Parallel()
+	host := ""
+	b := newBench(t, func(c *Config) {
+		provider := c.Provider
+		c.Provider = func(name string) Provider {
+			p := provider(name)
+			host = strings.TrimPrefix(p.Base, "http://")
+			p.Base = "https://" + host
+			return p
+		}
+		c.Provider("anthropic")
+	}, sayPlain)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	front := Front{Upstream: host, Plain: true, Session: testToken}
+	go b.proxy.Serve(l, func(net.Conn) Front { return front })
+	b.url = "http://" + l.Addr().String()
+	res, text := b.post(plainAsk, nil)
+	last, _ := b.sent()
+	if res.StatusCode != 200 || strings.Contains(fmt.Sprint(last.Header), testKey) {
+		t.Errorf("%d %s; the provider received %v", res.StatusCode, text, last.Header)
+	}
+}
+
+// TestBlockedParts checks that a blocked prompt of several parts does not reach the model with the history of a later
+// turn, and that hooks are asked about token counts and each request of a batch, too.
+func TestBlockedParts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *Config) {
+		c.Prompt = func(_ context.Context, _ bailey.Call, s string) (string, error) {
+			if strings.Contains(s, "forbidden") {
+				return "", bailey.Denied.New("blocked by a hook", "")
+			}
+			return s, nil
+		}
+	}, sayPlain)
+	const parts = `{"role":"user","content":[{"type":"text","text":"a forbidden thing"},{"type":"text","text":"more"}]}`
+	const allowed = `{"role":"user","content":"go on"}`
+	b.post(`{"model":"m","messages":[`+parts+`]}`, nil)
+	if b.seen.Load() != 0 {
+		t.Fatal("the blocked prompt was sent")
+	}
+	res, text := b.post(`{"model":"m","messages":[`+parts+`,{"role":"assistant","content":"a"},`+allowed+`]}`, nil)
+	if _, body := b.sent(); res.StatusCode != 200 || strings.Contains(body, "forbidden") ||
+		!strings.Contains(body, blockedPrompt) {
+		t.Errorf("%d %s; the provider received %s", res.StatusCode, text, body)
+	}
+	const first = `{"custom_id":"1","params":{"model":"m","messages":[{"role":"user","content":"forbidden, too"}]}}`
+	const second = `{"custom_id":"2","params":{"model":"m","messages":[` + allowed + `]}}`
+	before := b.seen.Load()
+	for path, body := range map[string]string{
+		"/v1/messages/count_tokens": `{"model":"m","messages":[{"role":"user","content":"forbidden count"}]}`,
+		"/v1/messages/batches":      `{"requests":[` + first + `,` + second + `]}`,
+	} {
+		res, text := b.post(body, func(r *http.Request) { r.URL.Path = path })
+		if res.StatusCode != 403 || b.seen.Load() != before {
+			t.Errorf("%s: %d %s", path, res.StatusCode, text)
+		}
 	}
 }

@@ -29,7 +29,7 @@ func NewCache(maxBytes int) *Cache {
 
 // findText returns the edited form of the JSON string raw. It is known only if it is of the given generation.
 func (c *Cache) findText(generation int, where Where, raw []byte) (edited []byte, known bool) {
-	if c == nil {
+	if c == nil || len(where.Tool) > maxPlace {
 		return nil, false
 	}
 	c.mu.Lock()
@@ -46,7 +46,7 @@ func (c *Cache) findText(generation int, where Where, raw []byte) (edited []byte
 
 // keepText records the edited form of the JSON string raw. It reports whether an earlier form was different.
 func (c *Cache) keepText(generation int, where Where, raw, edited []byte) (changed bool) {
-	if c == nil {
+	if c == nil || len(where.Tool) > maxPlace {
 		return false
 	}
 	c.mu.Lock()
@@ -70,7 +70,7 @@ func (c *Cache) addText(where Where, raw string, t cachedText) {
 		c.young[where] = texts
 	}
 	if _, ok := texts[raw]; !ok {
-		c.bytes += len(raw) + len(t.edited) + overhead
+		c.bytes += len(where.Tool) + len(where.Field) + len(raw) + len(t.edited) + overhead
 	}
 	texts[raw] = t
 }

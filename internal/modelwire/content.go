@@ -12,6 +12,10 @@ import (
 
 // inElement returns the place of an element of the array at w.
 func (w Where) inElement(i int) Where {
+	if w.Field == longPlace || len(w.Field) >= maxPlace-20 {
+		w.Field = longPlace
+		return w
+	}
 	w.Field += "/" + strconv.Itoa(i)
 	return w
 }

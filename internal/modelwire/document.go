@@ -28,6 +28,9 @@ type node struct {
 	start, end, next int32
 }
 
+// maxNodes limits the values and keys of a body, so that many short ones do not take many times its memory.
+const maxNodes = 4 << 20
+
 // noNode is the index of a value that does not exist.
 const noNode = -1
 
@@ -75,6 +78,10 @@ func parseDocument(b []byte, reuse []node) (document, error) {
 		default:
 			if len(open) == 0 && len(doc.nodes) > 0 {
 				return document{}, unreadableBody("more data follows the value")
+			}
+			if len(doc.nodes) >= maxNodes {
+				return document{}, bailey.Invalid.Wrapf(ErrTooLarge, "Shorten the conversation.",
+					"the body has more than %d values and keys", maxNodes)
 			}
 			doc.nodes = append(doc.nodes, node{kind, int32(pos), int32(end), int32(len(doc.nodes) + 1)})
 			if kind == '{' || kind == '[' {

@@ -3,6 +3,7 @@ package modelwire
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 
 	"bailey"
@@ -67,7 +68,8 @@ type walker struct {
 	generation int
 	tools      map[string]string // tool by the identifier of its call
 	patches    []patch
-	prompt     *strings.Builder // collects the user's texts, if it is not nil
+	keys       map[int]map[string]bool // by object in which a key changed: the keys that it has or gets
+	prompt     *strings.Builder        // collects the user's texts, if it is not nil
 	err        error
 }
 
@@ -131,7 +133,9 @@ func (w *walker) editRaw(n int, where Where, edit func(string) string) {
 	if edited == nil {
 		edited = raw
 	}
-	w.prompt.WriteString(unquoteText(edited))
+	part := unquoteText(edited)
+	w.sum.PromptParts = append(w.sum.PromptParts, part)
+	w.prompt.WriteString(part)
 }
 
 // editData passes all strings of a structured value to the function, for example of the input of a call. In a request,
@@ -170,8 +174,8 @@ func (w *walker) editNumber(n int, where Where) {
 	}
 }
 
-// editKey passes a key of an object to the function. If the new key is already in the object, it gets underscores until
-// it differs.
+// editKey passes a key of an object to the function. If the new key is already in the object, it gets an
+// underscore, and if there are more, a number.
 func (w *walker) editKey(k, object int, where Where) {
 	where.Key = true
 	before := w.doc.textOf(k)
@@ -180,18 +184,30 @@ func (w *walker) editKey(k, object int, where Where) {
 	if after == before {
 		return
 	}
-	for w.doc.memberOf(object, after) >= 0 || w.isNewKey(object, after) {
+	taken := w.keysOf(object)
+	if taken[after] {
 		after += "_"
 	}
+	for base, i := after, len(taken); taken[after]; i++ {
+		after = base + strconv.Itoa(i)
+	}
+	taken[after] = true
 	w.sum.Edited++
 	w.replaceValue(k, quoteText(nil, after))
 }
 
-// isNewKey reports whether a key of the object was replaced by key.
-func (w *walker) isNewKey(object int, key string) bool {
-	quoted := quoteText(nil, key)
-	from := w.doc.nodes[object].start
-	return slices.ContainsFunc(w.patches, func(p patch) bool { return p.start > from && bytes.Equal(p.text, quoted) })
+// keysOf returns the keys that an object has or gets.
+func (w *walker) keysOf(object int) map[string]bool {
+	keys := w.keys[object]
+	if keys == nil {
+		keys = map[string]bool{}
+		w.doc.eachMember(object, func(key string, _, _ int) { keys[key] = true })
+		if w.keys == nil {
+			w.keys = map[int]map[string]bool{}
+		}
+		w.keys[object] = keys
+	}
+	return keys
 }
 
 // editNested edits JSON that is the text of a string, as OpenAI's arguments are. In a request, a text that is no JSON
@@ -224,8 +240,19 @@ func (w *walker) refuseBody(why, hint string) {
 	}
 }
 
+// maxPlace limits the pointer to a text and the name of its tool, which are kept for each text. Texts at a longer
+// pointer are all at longPlace, which no tool has.
+const (
+	maxPlace  = 1 << 10
+	longPlace = "\x00long"
+)
+
 // inMember returns the place of a member of the object at w.
 func (w Where) inMember(key string) Where {
+	if w.Field == longPlace || len(w.Field)+2*len(key) >= maxPlace {
+		w.Field = longPlace
+		return w
+	}
 	if strings.ContainsAny(key, "~/") {
 		key = strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 	}

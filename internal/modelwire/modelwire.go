@@ -115,18 +115,19 @@ type Editor interface {
 
 // Summary describes a request.
 type Summary struct {
-	Model      string
-	Stream     bool     // the reply arrives in events
-	Tools      []string // names of the tools that are offered
-	Messages   int      // messages or items of the conversation
-	LastPrompt string   // edited text of the user in the last message; "" if that has results of tools only
-	Opaque     []string // media types of contents that were not read, for example "image/png", each once
-	Session    string   // the conversation that the body names: prompt_cache_key or metadata
-	Previous   string   // the earlier response, conversation or cached content that the provider continues
-	MaxTokens  int64    // largest answer; 0 if the body does not limit it
-	Texts      int      // texts that were passed to the function or found in the cache
-	Edited     int      // texts that changed
-	Changed    int      // texts whose edited form differs from that of an earlier request, so that a cached prefix ends
+	Model       string
+	Stream      bool     // the reply arrives in events
+	Tools       []string // names of the tools that are offered
+	Messages    int      // messages or items of the conversation
+	LastPrompt  string   // edited text of the user in the last message; "" if that has results of tools only
+	PromptParts []string // the texts of LastPrompt; in a batch, both are those of all requests
+	Opaque      []string // media types of contents that were not read, for example "image/png", each once
+	Session     string   // the conversation that the body names: prompt_cache_key or metadata
+	Previous    string   // the earlier response, conversation or cached content that the provider continues
+	MaxTokens   int64    // largest answer; 0 if the body does not limit it
+	Texts       int      // texts that were passed to the function or found in the cache
+	Edited      int      // texts that changed
+	Changed     int      // texts whose edited form differs from that of an earlier request, so that a cached prefix ends
 }
 
 // Usage describes a reply. Counts are those of the provider; 0 if it did not say.

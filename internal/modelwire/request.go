@@ -161,7 +161,11 @@ func (w *walker) walkConversation(n int) {
 func (w *walker) collectPrompt(edit func()) {
 	w.prompt = &strings.Builder{}
 	edit()
-	w.sum.LastPrompt = w.prompt.String()
+	if prompt := w.prompt.String(); w.sum.LastPrompt == "" {
+		w.sum.LastPrompt = prompt
+	} else if prompt != "" {
+		w.sum.LastPrompt += "\n" + prompt
+	}
 	w.prompt = nil
 }
 

@@ -104,6 +104,9 @@ func TestSummaries(t *testing.T) {
 		{"/v1beta/models/gemini-x:streamGenerateContent?alt=sse", `{"contents":[{"parts":[{"text":"hi"}]}],"tools":[{"functionDeclarations":[{"name":"f"}]},{"googleSearch":{}}],"generationConfig":{"maxOutputTokens":5},"cachedContent":"c"}`,
 			Summary{Model: "gemini-x", Stream: true, Tools: []string{"f"}, Messages: 1, LastPrompt: "hi", Previous: "c", MaxTokens: 5, Texts: 1}},
 	} {
+		if c.want.LastPrompt != "" {
+			c.want.PromptParts = strings.Split(c.want.LastPrompt, "\n")
+		}
 		_, got, err := Edit(recognised(t, "POST", c.path), []byte(c.in), hide)
 		if err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", c.want) {
 			t.Errorf("%s: %v\n got %+v\nwant %+v", c.path, err, got, c.want)

@@ -1,0 +1,53 @@
+package modelwire
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestLongKeys checks that long keys do not multiply: not in the places of texts, not in a cache, and not among the keys
+// that become equal.
+func TestLongKeys(t *testing.T) {
+	t.Parallel()
+	e, _ := Recognise("POST", "/v1/messages")
+	ask := func(input string) []byte {
+		return []byte(`{"messages":[{"role":"assistant","content":[{"type":"tool_use","name":"t","input":` + input + `}]}]}`)
+	}
+	long := strings.Repeat("a", 1<<16)
+	elements := strings.Repeat(`["b","c"],`, 10) + `"d"`
+	longest := 0
+	text := func(where Where, s string) string { longest = max(longest, len(where.Field)); return s }
+	cache := NewCache(1 << 20)
+	if _, _, err := cache.Edit(e, 1, ask(`{"`+long+`":[`+elements+`]}`), text); err != nil || longest > maxPlace {
+		t.Errorf("%v; a place has %d bytes", err, longest)
+	}
+	for i := range 100 {
+		cache.keepText(1, Where{Field: fmt.Sprint(i, long[:maxPlace-8])}, []byte(`"a"`), nil)
+	}
+	if cache.bytes < 100*(maxPlace-8) {
+		t.Errorf("the cache counts %d bytes", cache.bytes)
+	}
+	cache.keepText(1, Where{Tool: long}, []byte(`"a"`), nil)
+	if _, known := cache.findText(1, Where{Tool: long}, []byte(`"a"`)); known {
+		t.Error("the cache keeps the long name of a tool")
+	}
+
+	var keys strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&keys, `"k%d":1,`, i)
+	}
+	equal := func(where Where, s string) string {
+		if where.Key && s[0] == 'k' {
+			return "x"
+		}
+		return s
+	}
+	out, _, err := Edit(e, ask(`{`+keys.String()+`"x_":1}`), equal)
+	if err != nil || len(out) > 1<<18 {
+		t.Fatalf("%d bytes, %v", len(out), err)
+	}
+	if doc, err := parseDocument(out, nil); err != nil || !strings.Contains(string(out), `"x_"`) {
+		t.Errorf("%d values, %v", len(doc.nodes), err)
+	}
+}
