@@ -82,6 +82,9 @@ func callGateway(ctx context.Context, argv []string) (int, error) {
 				"the argument %q is not UTF-8", w)
 		}
 	}
+	if err := checkVariables(argv[0], os.Environ()); err != nil {
+		return 0, err
+	}
 	c, err := localapi.Here(spawnGateway, func(s string) { fmt.Fprintln(os.Stderr, "bailey: "+s) })
 	if err != nil {
 		return 0, err
