@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 	"unicode/utf8"
 
 	"bailey"
@@ -24,6 +26,9 @@ const (
 
 // StepsVariable names the file to which a script of package sandboxdiff appends its steps.
 const StepsVariable = "BAILEY_STEPS"
+
+// maxOutput is how many bytes of a program's output are kept.
+const maxOutput = 2000
 
 // job is one content that runs.
 type job struct {
@@ -89,14 +94,31 @@ func (j *job) checkNeeds() error {
 	return nil
 }
 
+// outputWait is how long the output of a program is read after the program ended. A service that it started may keep
+// the output open, and would otherwise hold the lock of the host.
+const outputWait = 3 * time.Second
+
 // runTool returns the end of what a program prints.
 func (j *job) runTool(name string, args ...string) (string, error) {
 	c, err := j.programOf(name, args)
 	if err != nil {
 		return "", err
 	}
-	out, err := c.CombinedOutput()
-	return endOf(out, 2000), err
+	var out tail
+	c.Stdout, c.Stderr, c.WaitDelay = &out, &out, outputWait
+	if err = c.Run(); errors.Is(err, exec.ErrWaitDelay) { // the program itself succeeded
+		err = nil
+	}
+	return strings.TrimSpace(strings.ToValidUTF8(string(out), "?")), err
+}
+
+// tail keeps the last bytes that are written to it.
+type tail []byte
+
+func (t *tail) Write(b []byte) (int, error) {
+	*t = append(*t, b[max(0, len(b)-maxOutput):]...)
+	*t = append((*t)[:0], (*t)[max(0, len(*t)-maxOutput):]...)
+	return len(b), nil
 }
 
 // programOf returns a program of the fixed search path, in a session of its own: the end of the connection does not
@@ -216,12 +238,4 @@ func cleanName(s string) string {
 		s = strings.ToValidUTF8(s[:300], "") + "…"
 	}
 	return s
-}
-
-// endOf returns the last bytes of an output.
-func endOf(out []byte, most int) string {
-	if len(out) > most {
-		out = out[len(out)-most:]
-	}
-	return strings.TrimSpace(strings.ToValidUTF8(string(out), "?"))
 }

@@ -5,9 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"bailey/internal/ktest"
 )
 
 // TestReadReport reads what scripts and Ansible report, also if they were ended or the content lies.
@@ -87,5 +91,28 @@ func TestApplyOnce(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(p.state, "work-*")); len(left) > 0 {
 		t.Errorf("left: %q", left)
+	}
+}
+
+// TestOutputOfServices checks that a service that keeps the output open does not hold the host, and that only the end of
+// a long output is kept.
+func TestOutputOfServices(t *testing.T) {
+	ktest.Long(t)
+	dir := t.TempDir()
+	j := &job{dir: dir, file: filepath.Join(dir, "playbook"), content: []byte("#!/bin/sh\necho $$ >group\n" +
+		"printf '%09999d\\nstarted' 0\n(sleep 60; touch ended) &\n")}
+	if err := j.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := j.runTool(j.command[0], j.command[1:]...)
+	if _, ended := os.Stat(filepath.Join(dir, "ended")); err != nil || ended == nil {
+		t.Errorf("%v, or the end of the service was awaited", err)
+	}
+	if len(out) != maxOutput || !strings.HasSuffix(out, "0\nstarted") {
+		t.Errorf("%d bytes: …%q", len(out), out[max(0, len(out)-20):])
+	}
+	group, _ := os.ReadFile(filepath.Join(dir, "group"))
+	if n, err := strconv.Atoi(strings.TrimSpace(string(group))); err != nil || syscall.Kill(-n, syscall.SIGKILL) != nil {
+		t.Errorf("the service does not run: %q", group)
 	}
 }
