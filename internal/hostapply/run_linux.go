@@ -72,7 +72,8 @@ func (j *job) prepare() error {
 }
 
 // checkNeeds fails if the host lacks a program or a module that a task needs, so that no task runs. It evaluates
-// nothing of the content: Ansible checks a playbook itself before the first task, but evaluates templates of imports for that.
+// nothing of the content: Ansible checks a playbook itself before the first task, but evaluates
+// templates of imports for that.
 func (j *job) checkNeeds() error {
 	if j.kind == kindShell {
 		if out, err := j.runTool("/bin/sh", "-n", j.file); err != nil {
