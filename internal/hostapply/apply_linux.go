@@ -31,7 +31,8 @@ type program struct {
 	hostFile, state string
 	now             func() time.Time
 	out             io.Writer
-	unprivileged    bool // in tests
+	unprivileged    bool   // in tests
+	path            string // in tests: where programs are
 }
 
 // handleLogin handles a login. args are those that sshd passes to a login shell.
@@ -122,11 +123,11 @@ func (p program) apply(r Request, in io.Reader) (Report, error) {
 		return Report{}, bailey.Unavailable.Wrap(err, "cannot write to "+p.state, "free some space on the host")
 	}
 	defer os.RemoveAll(dir)
-	j := &job{dir: dir, file: filepath.Join(dir, "playbook"), content: content}
+	j := &job{dir: dir, file: filepath.Join(dir, "playbook"), path: p.path, content: content}
 	if err := j.prepare(); err != nil {
 		return Report{}, err
 	}
-	// The request is used up only now: nothing has been changed by a refusal.
+	// The request is used up only now, and before anything of the content is evaluated: a refusal changes nothing.
 	if err := p.useOnce(r); err != nil {
 		return Report{}, err
 	}

@@ -3,7 +3,9 @@ package hostapply
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 	"unicode/utf8"
 
 	"bailey"
@@ -25,9 +28,15 @@ const (
 // StepsVariable names the file to which a script of package sandboxdiff appends its steps.
 const StepsVariable = "BAILEY_STEPS"
 
+const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// maxOutput is how many bytes of a program's output are kept.
+const maxOutput = 2000
+
 // job is one content that runs.
 type job struct {
 	dir, file string
+	path      string // where programs are, instead of searchPath; in tests
 	content   []byte
 	kind      string
 	env       []string
@@ -36,7 +45,7 @@ type job struct {
 
 // prepare writes the content, and checks everything that it needs before its first task.
 func (j *job) prepare() error {
-	j.env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8",
+	j.env = []string{"PATH=" + cmp.Or(j.path, searchPath), "HOME=/root", "LANG=C.UTF-8",
 		"TMPDIR=" + j.dir, StepsVariable + "=" + filepath.Join(j.dir, "report")}
 	files := map[string][]byte{"playbook": j.content, "report": nil}
 	switch {
@@ -62,7 +71,9 @@ func (j *job) prepare() error {
 	return j.checkNeeds()
 }
 
-// checkNeeds fails if the host lacks a program or a module that a task needs, so that no task runs.
+// checkNeeds fails if the host lacks a program or a module that a task needs, so that no task runs. It evaluates
+// nothing of the content: Ansible checks a playbook itself before the first task, but evaluates
+// templates of imports for that.
 func (j *job) checkNeeds() error {
 	if j.kind == kindShell {
 		if out, err := j.runTool("/bin/sh", "-n", j.file); err != nil {
@@ -82,12 +93,12 @@ func (j *job) checkNeeds() error {
 				"this host lacks python3-apt, which tasks need; no task has run: %v %s", err, out)
 		}
 	}
-	if out, err := j.runTool(j.command[0], append([]string{"--syntax-check"}, j.command[1:]...)...); err != nil {
-		return bailey.Invalid.New("ansible-playbook refuses the playbook; no task has run: "+out,
-			"correct the playbook")
-	}
 	return nil
 }
+
+// outputWait is how long the output of a program is read after the program ended. A service that it started may keep
+// the output open, and would otherwise hold the lock of the host.
+const outputWait = 3 * time.Second
 
 // runTool returns the end of what a program prints.
 func (j *job) runTool(name string, args ...string) (string, error) {
@@ -95,8 +106,21 @@ func (j *job) runTool(name string, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := c.CombinedOutput()
-	return endOf(out, 2000), err
+	var out tail
+	c.Stdout, c.Stderr, c.WaitDelay = &out, &out, outputWait
+	if err = c.Run(); errors.Is(err, exec.ErrWaitDelay) { // the program itself succeeded
+		err = nil
+	}
+	return strings.TrimSpace(strings.ToValidUTF8(string(out), "?")), err
+}
+
+// tail keeps the last bytes that are written to it.
+type tail []byte
+
+func (t *tail) Write(b []byte) (int, error) {
+	*t = append(*t, b[max(0, len(b)-maxOutput):]...)
+	*t = append((*t)[:0], (*t)[max(0, len(*t)-maxOutput):]...)
+	return len(b), nil
 }
 
 // programOf returns a program of the fixed search path, in a session of its own: the end of the connection does not
@@ -216,12 +240,4 @@ func cleanName(s string) string {
 		s = strings.ToValidUTF8(s[:300], "") + "…"
 	}
 	return s
-}
-
-// endOf returns the last bytes of an output.
-func endOf(out []byte, most int) string {
-	if len(out) > most {
-		out = out[len(out)-most:]
-	}
-	return strings.TrimSpace(strings.ToValidUTF8(string(out), "?"))
 }

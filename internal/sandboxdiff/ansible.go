@@ -2,7 +2,6 @@ package sandboxdiff
 
 import (
 	"fmt"
-	"path"
 	"strconv"
 	"strings"
 )
@@ -227,7 +226,8 @@ func (p *playbook) addService(s step) {
 // addRunning adds the steps that only a running system needs.
 func (p *playbook) addRunning(s step) {
 	if s.sysctl != "" { // a value that this kernel refuses stays in its file
-		p.addCommand("read "+path.Base(s.sysctl), []string{"sysctl", "-e", "-q", "-p", s.sysctl}, "ignore_errors: true")
+		p.addCommand(taskName("read", s.sysctl, s.position), []string{"sysctl", "-e", "-q", "-p", s.sysctl},
+			"ignore_errors: true")
 		return
 	}
 	if !p.refers {

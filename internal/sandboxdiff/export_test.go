@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
 
 	"bailey/internal/ktest"
 )
@@ -70,6 +72,62 @@ func FuzzAnsible(f *testing.F) {
 			}
 		}
 	})
+}
+
+// evaluated collects the texts of a playbook that Ansible evaluates as templates: those without the tag !unsafe.
+type evaluated struct{ texts []string }
+
+func (e *evaluated) Visit(n ast.Node) ast.Visitor {
+	switch n := n.(type) {
+	case *ast.TagNode:
+		if n.Start.Value == "!unsafe" {
+			return nil
+		}
+	case *ast.StringNode:
+		e.texts = append(e.texts, n.Value)
+	case *ast.LiteralNode:
+		e.texts = append(e.texts, n.Value.Value)
+	}
+	return e
+}
+
+// TestNoTemplate checks that Ansible evaluates no text of a sandbox, whatever kind of thing has it.
+func TestNoTemplate(t *testing.T) {
+	const hostile = "{{ lookup('pipe','id') }}{% x %}{# x #}"
+	files := func(content string) (list []File) {
+		for _, dir := range strings.Fields("etc etc/apt etc/cron.d etc/sysctl.d etc/systemd/system etc/init.d opt") {
+			name, text := "/"+dir+"/"+hostile, Text(content)
+			plain := File{Type: Regular, Owner: "a", Group: "b", SHA256: digestOf(content), Content: &text}
+			conf, unit, kept := plain, plain, plain
+			conf.Path, unit.Path, kept.Path = Text(name+".conf"), Text(name+content+".service"), Text(name+"/kept.conf")
+			kept.Mode, kept.SHA256, kept.Content = uint32(len(content)), digestOf(""), nil // other permissions alone
+			link := File{Path: Text(name + "/link"), Type: Link, Target: Text(hostile + content), Owner: "a", Group: "b"}
+			list = append(list, File{Path: Text(name), Type: Directory, Owner: "a", Group: "b"}, kept, link, conf, unit)
+		}
+		return list
+	}
+	user := User{Name: "ann", Group: "ann", Home: "/home/" + hostile, Shell: "/bin/" + hostile, Comment: hostile,
+		Password: PasswordNone}
+	for _, os := range []string{"debian", alpine} {
+		book := Compare(&Inventory{Version: Version, OS: os, Files: files("old")},
+			&Inventory{Version: Version, OS: os, Files: files(hostile), Users: []User{user}}).Ansible()
+		tree, err := parser.ParseBytes(book, 0)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, book)
+		}
+		var found evaluated
+		for _, doc := range tree.Docs {
+			ast.Walk(&found, doc.Body)
+		}
+		if len(found.texts) < 100 || !bytes.Contains(book, []byte("sysctl")) {
+			t.Fatalf("only %d texts in\n%s", len(found.texts), book)
+		}
+		for _, text := range found.texts {
+			if strings.Contains(text, "{{") || strings.Contains(text, "{%") || strings.Contains(text, "{#") {
+				t.Errorf("%s: Ansible evaluates %q", os, text)
+			}
+		}
+	}
 }
 
 // writtenByShell returns what a shell reads from the file that an exported step has written.
