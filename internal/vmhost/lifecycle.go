@@ -109,9 +109,12 @@ func (h *Host) checkQuotaLocked(c caller, name string, n int) error {
 			return err
 		}
 	}
-	has := 0
+	has, ofUser := 0, 0
 	for _, b := range h.boxes {
 		r := b.recordNow()
+		if r.UID == c.uid {
+			ofUser++
+		}
 		if !c.isOwner(r.Owner, r.UID) {
 			continue
 		}
@@ -123,6 +126,16 @@ func (h *Host) checkQuotaLocked(c caller, name string, n int) error {
 	if has+n > h.PerOwner {
 		return bailey.Unavailable.Errorf("destroy a sandbox first: bailey sandbox list",
 			"%d sandboxes would be more than the %d that an owner may have", has+n, h.PerOwner)
+	}
+	return h.checkUser(c, ofUser+n, "sandboxes")
+}
+
+// checkUser returns an error if a user may not have n sandboxes or snapshots in all. The person and the agent of an
+// owner are words of the client, which could invent them. The user of the host can have everything anyway.
+func (h *Host) checkUser(c caller, n int, things string) error {
+	if n > h.PerUser && !isHostUser(c.uid) {
+		return bailey.Unavailable.Errorf("destroy some first: bailey sandbox list, bailey sandbox snapshots",
+			"%d %s would be more than the %d that a user of this host may have", n, things, h.PerUser)
 	}
 	return nil
 }

@@ -6,8 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -127,5 +129,54 @@ func TestAttackMemory(t *testing.T) {
 		t.Error("memory is lost:", err)
 	} else {
 		free()
+	}
+}
+
+// TestAttackUser invents persons and agents, and holds connections, as a member of the group. Others still get theirs.
+func TestAttackUser(t *testing.T) {
+	h := idleHost(t, func(c *Config) { c.PerOwner = 2 })
+	made := 0
+	for n := range 3 * h.PerUser {
+		invented := caller{hostapi.Owner{Person: fmt.Sprint("person", n), Agent: "x"}, otherUser()}
+		switch _, err := h.reserveBox(invented, boxRecord{}, testTemplate()); {
+		case err == nil:
+			made++
+		case !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "a user of this host"):
+			t.Error(err)
+		}
+	}
+	if made != 4 {
+		t.Errorf("a user has %d sandboxes", made)
+	}
+	for _, uid := range []int{otherUser() + 1, os.Geteuid()} {
+		if _, err := h.reserveBox(caller{ann, uid}, boxRecord{}, testTemplate()); err != nil {
+			t.Errorf("user %d: %v", uid, err)
+		}
+	}
+	var u userConns
+	var done func()
+	for n := range maxConns {
+		one, err := u.admitConn(otherUser())
+		if (err == nil) != (n < maxConns/4) {
+			t.Fatalf("connection %d of a user: %v", n, err)
+		}
+		if err == nil {
+			done = one
+		}
+	}
+	if _, err := u.admitConn(otherUser() + 1); err != nil {
+		t.Error("another user:", err)
+	}
+	done()
+	if _, err := u.admitConn(otherUser()); err != nil {
+		t.Error("after a connection has ended:", err)
+	}
+	for u.countAll() < maxConns {
+		if _, err := u.admitConn(os.Geteuid()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := u.admitConn(os.Geteuid()); !errors.Is(err, bailey.Unavailable) {
+		t.Error("more connections than there are:", err)
 	}
 }
