@@ -407,11 +407,10 @@ func (h *Host) snapshotBox(ctx context.Context, b *box, tr templateRecord) (*tem
 func (h *Host) takeSnapshot(ctx context.Context, c caller, r hostapi.SnapshotRequest) (hostapi.Snapshot, error) {
 	var made hostapi.Snapshot
 	tr := templateRecord{Kind: snapshot, Snapshot: hostapi.Snapshot{Name: r.Name}}
-	if err := h.checkSnapshotQuota(c, r.Name); err != nil {
-		return made, err
-	}
 	if tr.Name == "" {
 		tr.Name = "snap-" + newID("sn")[3:11]
+	} else if err := checkName(tr.Name); err != nil {
+		return made, err
 	}
 	_, err := h.changeBox(ctx, c, r.Sandbox, func(b *box, _ boxRecord, _ *vm.Machine) error {
 		t, done, err := h.snapshotBox(ctx, b, tr)
@@ -425,23 +424,27 @@ func (h *Host) takeSnapshot(ctx context.Context, c caller, r hostapi.SnapshotReq
 	return made, err
 }
 
-func (h *Host) checkSnapshotQuota(c caller, name string) error {
-	if name != "" {
-		if err := checkName(name); err != nil {
-			return err
+// checkSnapshotLocked returns an error if the owner of a snapshot may not have it. Those that are not ready count, too.
+// It requires h.mu.
+func (h *Host) checkSnapshotLocked(made templateRecord) error {
+	c, has, ofUser := caller{made.Owner, made.UID}, 0, 0
+	for _, t := range h.templates {
+		r := t.recordNow()
+		if r.Kind != snapshot || r.UID != c.uid {
+			continue
 		}
-	}
-	list := h.visibleSnapshots(c)
-	for _, t := range list {
-		if t.recordNow().Name == name {
+		if ofUser++; !c.isOwner(r.Owner, r.UID) {
+			continue
+		}
+		if has++; r.Name == made.Name {
 			return bailey.Conflict.Errorf("choose another name, or remove it",
-				"a snapshot with the name %s exists", name)
+				"a snapshot with the name %s exists", r.Name)
 		}
 	}
-	if len(list) >= h.PerOwner {
+	if has >= h.PerOwner {
 		return bailey.Unavailable.Errorf("remove a snapshot first", "an owner may have %d snapshots", h.PerOwner)
 	}
-	return nil
+	return h.checkUser(c, ofUser+1, "snapshots")
 }
 
 // restoreBox returns a sandbox to a snapshot.

@@ -180,3 +180,39 @@ func TestAttackUser(t *testing.T) {
 		t.Error("more connections than there are:", err)
 	}
 }
+
+// TestAttackSnapshots makes snapshots at once, as several agents of a person. Each owner gets their own number, and no more.
+func TestAttackSnapshots(t *testing.T) {
+	h := idleHost(t, func(c *Config) { c.PerOwner, c.PerUser = 2, 5 })
+	take := func(agent, name string, uid int) error {
+		r := templateRecord{Kind: snapshot, UID: uid, Snapshot: hostapi.Snapshot{ID: newID("sn"), Name: name,
+			Owner: hostapi.Owner{Person: "ann", Agent: agent}}}
+		return h.addTemplate(&template{record: r}, r)
+	}
+	var made atomic.Int32
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			if err := take("coder", fmt.Sprint("s", n), otherUser()); err == nil {
+				made.Add(1)
+			} else if !errors.Is(err, bailey.Unavailable) {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if made.Load() != 2 {
+		t.Errorf("an owner made %d snapshots", made.Load())
+	}
+	for n := range 3 { // the person, and other agents
+		if err := take([]string{"", "a", "b"}[n], "mine", otherUser()); err != nil {
+			t.Errorf("snapshot %d of the user: %v", 2+n, err)
+		}
+	}
+	if err := take("c", "x", otherUser()); !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "a user of") {
+		t.Errorf("a user has 6 snapshots: %v", err)
+	}
+	if err := take("a", "mine", otherUser()); !errors.Is(err, bailey.Conflict) {
+		t.Errorf("two snapshots have one name: %v", err)
+	}
+}
