@@ -94,8 +94,8 @@ func testTemplate() *template {
 	return &template{record: templateRecord{Kind: warm, Snapshot: hostapi.Snapshot{ID: newID("sn"), MemoryMB: 100}}}
 }
 
-// TestAttackMemory creates sandboxes at once, none of which has written to its memory yet. They do not get more than the
-// host has.
+// TestAttackMemory creates sandboxes at once, none of which has written to its memory yet. They do not get more than
+// the host has.
 func TestAttackMemory(t *testing.T) {
 	h := idleHost(t, func(c *Config) { c.TotalMB = 350 }) // of which 1 is reserved
 	var made atomic.Int32
@@ -181,7 +181,8 @@ func TestAttackUser(t *testing.T) {
 	}
 }
 
-// TestAttackSnapshots makes snapshots at once, as several agents of a person. Each owner gets their own number, and no more.
+// TestAttackSnapshots makes snapshots at once, as several agents of a person. Each owner gets their own number, and no
+// more.
 func TestAttackSnapshots(t *testing.T) {
 	h := idleHost(t, func(c *Config) { c.PerOwner, c.PerUser = 2, 5 })
 	take := func(agent, name string, uid int) error {
@@ -209,7 +210,8 @@ func TestAttackSnapshots(t *testing.T) {
 			t.Errorf("snapshot %d of the user: %v", 2+n, err)
 		}
 	}
-	if err := take("c", "x", otherUser()); !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "a user of") {
+	err := take("c", "x", otherUser())
+	if !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "a user of") {
 		t.Errorf("a user has 6 snapshots: %v", err)
 	}
 	if err := take("a", "mine", otherUser()); !errors.Is(err, bailey.Conflict) {
