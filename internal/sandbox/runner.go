@@ -135,6 +135,7 @@ type machineRun struct {
 	timeout     time.Duration
 	box         hostapi.Sandbox // of the call; the one to create has no id
 	cage        bailey.Cage
+	large       bool   // the call makes a large machine
 	hidden      string // why a command hides programs
 }
 
@@ -148,10 +149,19 @@ func (r *machineRun) findMachine(ctx context.Context) (err error) {
 		if err == nil && r.box.ID != r.action.operands[0] {
 			return bailey.Internal.New("the host of sandboxes answered with another sandbox", "restart bailey-host")
 		}
+		if err == nil && r.action.verb == "restore" {
+			var from hostapi.Snapshot
+			from, err = r.findSnapshot(ctx, r.action.operands[1])
+			r.large = isLarge(from.CPUs, from.MemoryMB) && !isLarge(r.box.CPUs, r.box.MemoryMB)
+		}
+		r.large = r.large || r.action.verb == "branch" && isLarge(r.box.CPUs, r.box.MemoryMB)
 		return err
 	}
 	return nil
 }
+
+// isLarge reports whether a machine is one about which the policies to begin with ask.
+func isLarge(cpus, memoryMB int) bool { return cpus > 2 || memoryMB > 2048 }
 
 // planCreation checks what is asked against what the host has free.
 func (r *machineRun) planCreation(ctx context.Context) error {
@@ -175,23 +185,28 @@ func (r *machineRun) planCreation(ctx context.Context) error {
 	r.box = hostapi.Sandbox{Image: image, CPUs: cpus, MemoryMB: memory, Accelerator: status.Accelerator,
 		Network: cmp.Or(r.action.settings["network"], NoNetwork)}
 	if from != "" {
-		return r.planFromSnapshot(ctx, from)
+		found, err := r.findSnapshot(ctx, from)
+		if err != nil {
+			return err
+		}
+		r.box.Image, r.box.ImageDigest = found.Image, found.ImageDigest
+		cpus, memory = max(cpus, found.CPUs), max(memory, found.MemoryMB)
 	}
+	r.large = isLarge(cpus, memory)
 	return nil
 }
 
-// planFromSnapshot describes a sandbox from a snapshot of the caller.
-func (r *machineRun) planFromSnapshot(ctx context.Context, from string) error {
+// findSnapshot finds a snapshot of the caller.
+func (r *machineRun) findSnapshot(ctx context.Context, from string) (hostapi.Snapshot, error) {
 	all, err := hostapi.Snapshots.Ask(ctx, r.client, r.owner, hostapi.None{})
 	if err != nil {
-		return err
+		return hostapi.Snapshot{}, err
 	}
 	i := slices.IndexFunc(all, func(s hostapi.Snapshot) bool { return s.ID == from || s.Name == from })
 	if i < 0 {
-		return bailey.NotFound.Errorf("sandbox.snapshots lists them", "there is no snapshot %s", from)
+		return hostapi.Snapshot{}, bailey.NotFound.Errorf("sandbox.snapshots lists them", "there is no snapshot %s", from)
 	}
-	r.box.Image, r.box.ImageDigest = all[i].Image, all[i].ImageDigest
-	return nil
+	return all[i], nil
 }
 
 // describeCage describes the machine as policy and the receipt see it.
@@ -231,6 +246,9 @@ func (r *machineRun) describeCage() {
 func (r *machineRun) machineLabels() []string {
 	labels := []string{"accelerator=" + r.box.Accelerator, "image=" + r.box.Image,
 		"network=" + cmp.Or(r.box.Network, NoNetwork)}
+	if r.large {
+		labels = append(labels, "size=large")
+	}
 	slices.Sort(labels)
 	return labels
 }

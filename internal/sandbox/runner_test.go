@@ -374,3 +374,34 @@ func TestAttackFreshMachine(t *testing.T) {
 		}
 	}
 }
+
+// TestLargeSandbox checks that rules see each call that makes a large machine, also from a snapshot or another sandbox.
+func TestLargeSandbox(t *testing.T) {
+	h := startFakeHost(t)
+	d := newDesk(t, h, "ann", "claude")
+	owner := hostapi.Owner{Person: "ann", Agent: "claude"}
+	small := h.add(owner, hostapi.Sandbox{Name: "small", CPUs: 2, MemoryMB: 2048})
+	large := h.add(owner, hostapi.Sandbox{Name: "large", CPUs: 2, MemoryMB: 2049})
+	h.shots = []hostapi.Snapshot{{ID: "sn-1", Name: "few", CPUs: 2, MemoryMB: 2048},
+		{ID: "sn-2", Name: "many", CPUs: 3, MemoryMB: 512}}
+	for _, c := range []struct {
+		call  bailey.CapabilityID
+		input map[string]any
+		large bool
+	}{
+		{"sandbox.create", map[string]any{"image": "debian"}, false},
+		{"sandbox.create", map[string]any{"image": "debian", "memory_mb": json.Number("4096")}, true},
+		{"sandbox.create", map[string]any{"snapshot": "few"}, false},
+		{"sandbox.create", map[string]any{"snapshot": "many"}, true},
+		{"sandbox.branch", map[string]any{"sandbox": small.ID, "count": json.Number("1")}, false},
+		{"sandbox.branch", map[string]any{"sandbox": large.ID, "count": json.Number("1")}, true},
+		{"sandbox.restore", map[string]any{"sandbox": small.ID, "snapshot": "few"}, false},
+		{"sandbox.restore", map[string]any{"sandbox": small.ID, "snapshot": "many"}, true},
+		{"sandbox.exec", map[string]any{"sandbox": large.ID, "command": []any{"id"}}, false},
+	} {
+		r := d.call(c.call, c.input)
+		if r.err != nil || slices.Contains(r.cage.Labels, "size=large") != c.large {
+			t.Errorf("%s %v: labels %q, %v", c.call, c.input, r.cage.Labels, r.err)
+		}
+	}
+}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -56,6 +55,7 @@ type Config struct {
 	GuestTime   time.Duration // limit for one answer of a guest; the default is 30 seconds
 
 	PerOwner     int   // how many sandboxes and how many snapshots an owner may have; the default is 10
+	PerUser      int   // how many of each another user may have in all, whatever names they send; twice PerOwner
 	MaxCPUs      int   // of a sandbox; the default is what the host has
 	MaxMemoryMB  int   // of a sandbox; the default is half of what the host has
 	TotalMB      int   // memory of all sandboxes and the reserve; the default is what the host has
@@ -73,7 +73,7 @@ type Host struct {
 	begin  time.Time
 	images imageUses
 	end    context.CancelCauseFunc // set by Run
-	conns  atomic.Int64
+	conns  userConns
 
 	mu        sync.Mutex
 	boxes     map[string]*box      // by id
@@ -96,6 +96,7 @@ func New(c Config) (*Host, error) {
 	c.Janitor, c.WarmTime = cmp.Or(c.Janitor, time.Minute), cmp.Or(c.WarmTime, 7*24*time.Hour)
 	c.BootTime, c.GuestTime = cmp.Or(c.BootTime, 3*time.Minute), cmp.Or(c.GuestTime, 30*time.Second)
 	c.PerOwner, c.MaxCPUs = cmp.Or(c.PerOwner, 10), cmp.Or(c.MaxCPUs, runtime.NumCPU())
+	c.PerUser = cmp.Or(c.PerUser, 2*c.PerOwner)
 	c.MaxMemoryMB, c.ReserveMB = cmp.Or(c.MaxMemoryMB, memory/2), cmp.Or(c.ReserveMB, 256)
 	c.TotalMB, c.ReserveBytes = cmp.Or(c.TotalMB, memory), cmp.Or(c.ReserveBytes, 512<<20)
 	if c.Log == nil {
@@ -255,7 +256,7 @@ func (h *Host) removeExpired(ctx context.Context) {
 func (h *Host) isIdle() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.boxes) > 0 || h.conns.Load() > 0 {
+	if len(h.boxes) > 0 || h.conns.countAll() > 0 {
 		h.quiet = time.Now()
 	}
 	return time.Since(h.quiet) >= h.Idle

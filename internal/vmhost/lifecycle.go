@@ -109,9 +109,12 @@ func (h *Host) checkQuotaLocked(c caller, name string, n int) error {
 			return err
 		}
 	}
-	has := 0
+	has, ofUser := 0, 0
 	for _, b := range h.boxes {
 		r := b.recordNow()
+		if r.UID == c.uid {
+			ofUser++
+		}
 		if !c.isOwner(r.Owner, r.UID) {
 			continue
 		}
@@ -123,6 +126,16 @@ func (h *Host) checkQuotaLocked(c caller, name string, n int) error {
 	if has+n > h.PerOwner {
 		return bailey.Unavailable.Errorf("destroy a sandbox first: bailey sandbox list",
 			"%d sandboxes would be more than the %d that an owner may have", has+n, h.PerOwner)
+	}
+	return h.checkUser(c, ofUser+n, "sandboxes")
+}
+
+// checkUser returns an error if a user may not have n sandboxes or snapshots in all. The person and the agent of an
+// owner are words of the client, which could invent them. The user of the host can have everything anyway.
+func (h *Host) checkUser(c caller, n int, things string) error {
+	if n > h.PerUser && !isHostUser(c.uid) {
+		return bailey.Unavailable.Errorf("destroy some first: bailey sandbox list, bailey sandbox snapshots",
+			"%d %s would be more than the %d that a user of this host may have", n, things, h.PerUser)
 	}
 	return nil
 }
@@ -394,11 +407,10 @@ func (h *Host) snapshotBox(ctx context.Context, b *box, tr templateRecord) (*tem
 func (h *Host) takeSnapshot(ctx context.Context, c caller, r hostapi.SnapshotRequest) (hostapi.Snapshot, error) {
 	var made hostapi.Snapshot
 	tr := templateRecord{Kind: snapshot, Snapshot: hostapi.Snapshot{Name: r.Name}}
-	if err := h.checkSnapshotQuota(c, r.Name); err != nil {
-		return made, err
-	}
 	if tr.Name == "" {
 		tr.Name = "snap-" + newID("sn")[3:11]
+	} else if err := checkName(tr.Name); err != nil {
+		return made, err
 	}
 	_, err := h.changeBox(ctx, c, r.Sandbox, func(b *box, _ boxRecord, _ *vm.Machine) error {
 		t, done, err := h.snapshotBox(ctx, b, tr)
@@ -412,23 +424,27 @@ func (h *Host) takeSnapshot(ctx context.Context, c caller, r hostapi.SnapshotReq
 	return made, err
 }
 
-func (h *Host) checkSnapshotQuota(c caller, name string) error {
-	if name != "" {
-		if err := checkName(name); err != nil {
-			return err
+// checkSnapshotLocked returns an error if the owner of a snapshot may not have it. Those that are not ready count, too.
+// It requires h.mu.
+func (h *Host) checkSnapshotLocked(made templateRecord) error {
+	c, has, ofUser := caller{made.Owner, made.UID}, 0, 0
+	for _, t := range h.templates {
+		r := t.recordNow()
+		if r.Kind != snapshot || r.UID != c.uid {
+			continue
 		}
-	}
-	list := h.visibleSnapshots(c)
-	for _, t := range list {
-		if t.recordNow().Name == name {
+		if ofUser++; !c.isOwner(r.Owner, r.UID) {
+			continue
+		}
+		if has++; r.Name == made.Name {
 			return bailey.Conflict.Errorf("choose another name, or remove it",
-				"a snapshot with the name %s exists", name)
+				"a snapshot with the name %s exists", r.Name)
 		}
 	}
-	if len(list) >= h.PerOwner {
+	if has >= h.PerOwner {
 		return bailey.Unavailable.Errorf("remove a snapshot first", "an owner may have %d snapshots", h.PerOwner)
 	}
-	return nil
+	return h.checkUser(c, ofUser+1, "snapshots")
 }
 
 // restoreBox returns a sandbox to a snapshot.

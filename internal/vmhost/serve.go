@@ -90,19 +90,54 @@ func (h *Host) acceptClients(ctx context.Context, l *peer.Listener, open *sync.W
 		if err != nil {
 			return err
 		}
-		if h.conns.Add(1) > maxConns {
-			sendAnswer(conn, nil, bailey.Unavailable.Errorf("try again later",
-				"the host serves %d connections already", maxConns))
+		done, err := h.conns.admitConn(conn.UID)
+		if err != nil {
+			sendAnswer(conn, nil, err)
 			conn.Close()
-			h.conns.Add(-1)
 			continue
 		}
 		open.Go(func() {
-			defer h.conns.Add(-1)
+			defer done()
 			defer conn.Close()
 			h.serveConn(ctx, conn, handlers)
 		})
 	}
+}
+
+// userConns counts the connections of each user.
+type userConns struct {
+	mu   sync.Mutex
+	all  int
+	open map[int]int // by uid
+}
+
+// admitConn counts a connection until done is called. A user who cannot stop the host has at most a quarter of them.
+func (u *userConns) admitConn(uid int) (done func(), err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.all >= maxConns || !isHostUser(uid) && u.open[uid] >= maxConns/4 {
+		return nil, bailey.Unavailable.Errorf("try again later",
+			"the host serves %d connections already, of which %d are of this user", u.all, u.open[uid])
+	}
+	if u.open == nil {
+		u.open = map[int]int{}
+	}
+	u.all++
+	u.open[uid]++
+	return func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.all--
+		if u.open[uid]--; u.open[uid] == 0 {
+			delete(u.open, uid)
+		}
+	}, nil
+}
+
+func (u *userConns) countAll() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.all
 }
 
 // sendAnswer sends the last frame of a connection.

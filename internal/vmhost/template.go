@@ -231,9 +231,9 @@ func (h *Host) makeTemplate(r templateRecord, fill func(t *template) (guestState
 	r.Created = time.Now().UTC()
 	t := &template{dir: h.templateDir(r.ID), record: r}
 	done := t.holdTemplate()
-	h.mu.Lock()
-	h.templates[r.ID] = t
-	h.mu.Unlock()
+	if err := h.addTemplate(t, r); err != nil {
+		return nil, nil, err
+	}
 	err := h.fillTemplate(t, fill)
 	if err != nil {
 		done()
@@ -243,6 +243,19 @@ func (h *Host) makeTemplate(r templateRecord, fill func(t *template) (guestState
 		return nil, nil, errors.Join(err, h.removeTemplateFiles(context.Background(), t.dir))
 	}
 	return t, done, nil
+}
+
+// addTemplate adds a template that is being made, so that quotas count it.
+func (h *Host) addTemplate(t *template, r templateRecord) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r.Kind == snapshot {
+		if err := h.checkSnapshotLocked(r); err != nil {
+			return err
+		}
+	}
+	h.templates[r.ID] = t
+	return nil
 }
 
 func (h *Host) fillTemplate(t *template, fill func(t *template) (guestState, error)) error {

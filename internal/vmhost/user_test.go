@@ -6,8 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -92,8 +94,8 @@ func testTemplate() *template {
 	return &template{record: templateRecord{Kind: warm, Snapshot: hostapi.Snapshot{ID: newID("sn"), MemoryMB: 100}}}
 }
 
-// TestAttackMemory creates sandboxes at once, none of which has written to its memory yet. They do not get more than the
-// host has.
+// TestAttackMemory creates sandboxes at once, none of which has written to its memory yet. They do not get more than
+// the host has.
 func TestAttackMemory(t *testing.T) {
 	h := idleHost(t, func(c *Config) { c.TotalMB = 350 }) // of which 1 is reserved
 	var made atomic.Int32
@@ -127,5 +129,92 @@ func TestAttackMemory(t *testing.T) {
 		t.Error("memory is lost:", err)
 	} else {
 		free()
+	}
+}
+
+// TestAttackUser invents persons and agents, and holds connections, as a member of the group. Others still get theirs.
+func TestAttackUser(t *testing.T) {
+	h := idleHost(t, func(c *Config) { c.PerOwner = 2 })
+	made := 0
+	for n := range 3 * h.PerUser {
+		invented := caller{hostapi.Owner{Person: fmt.Sprint("person", n), Agent: "x"}, otherUser()}
+		switch _, err := h.reserveBox(invented, boxRecord{}, testTemplate()); {
+		case err == nil:
+			made++
+		case !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "a user of this host"):
+			t.Error(err)
+		}
+	}
+	if made != 4 {
+		t.Errorf("a user has %d sandboxes", made)
+	}
+	for _, uid := range []int{otherUser() + 1, os.Geteuid()} {
+		if _, err := h.reserveBox(caller{ann, uid}, boxRecord{}, testTemplate()); err != nil {
+			t.Errorf("user %d: %v", uid, err)
+		}
+	}
+	var u userConns
+	var done func()
+	for n := range maxConns {
+		one, err := u.admitConn(otherUser())
+		if (err == nil) != (n < maxConns/4) {
+			t.Fatalf("connection %d of a user: %v", n, err)
+		}
+		if err == nil {
+			done = one
+		}
+	}
+	if _, err := u.admitConn(otherUser() + 1); err != nil {
+		t.Error("another user:", err)
+	}
+	done()
+	if _, err := u.admitConn(otherUser()); err != nil {
+		t.Error("after a connection has ended:", err)
+	}
+	for u.countAll() < maxConns {
+		if _, err := u.admitConn(os.Geteuid()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := u.admitConn(os.Geteuid()); !errors.Is(err, bailey.Unavailable) {
+		t.Error("more connections than there are:", err)
+	}
+}
+
+// TestAttackSnapshots makes snapshots at once, as several agents of a person. Each owner gets their own number, and no
+// more.
+func TestAttackSnapshots(t *testing.T) {
+	h := idleHost(t, func(c *Config) { c.PerOwner, c.PerUser = 2, 5 })
+	take := func(agent, name string, uid int) error {
+		r := templateRecord{Kind: snapshot, UID: uid, Snapshot: hostapi.Snapshot{ID: newID("sn"), Name: name,
+			Owner: hostapi.Owner{Person: "ann", Agent: agent}}}
+		return h.addTemplate(&template{record: r}, r)
+	}
+	var made atomic.Int32
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			if err := take("coder", fmt.Sprint("s", n), otherUser()); err == nil {
+				made.Add(1)
+			} else if !errors.Is(err, bailey.Unavailable) {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if made.Load() != 2 {
+		t.Errorf("an owner made %d snapshots", made.Load())
+	}
+	for n := range 3 { // the person, and other agents
+		if err := take([]string{"", "a", "b"}[n], "mine", otherUser()); err != nil {
+			t.Errorf("snapshot %d of the user: %v", 2+n, err)
+		}
+	}
+	err := take("c", "x", otherUser())
+	if !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "a user of") {
+		t.Errorf("a user has 6 snapshots: %v", err)
+	}
+	if err := take("a", "mine", otherUser()); !errors.Is(err, bailey.Conflict) {
+		t.Errorf("two snapshots have one name: %v", err)
 	}
 }
