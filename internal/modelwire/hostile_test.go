@@ -51,3 +51,16 @@ func TestLongKeys(t *testing.T) {
 		t.Errorf("%d values, %v", len(doc.nodes), err)
 	}
 }
+
+// TestOneModel checks that a batch whose requests name different models is refused, because a rule sees one model.
+func TestOneModel(t *testing.T) {
+	t.Parallel()
+	e, _ := Recognise("POST", "/v1/messages/batches")
+	for second, want := range map[string]bool{"cheap": true, "dear": false} {
+		request := func(model string) string { return `{"custom_id":"1","params":{"model":"` + model + `","messages":[]}}` }
+		_, sum, err := Edit(e, []byte(`{"requests":[`+request("cheap")+`,`+request(second)+`]}`), hide)
+		if (err == nil) != want || sum.Model != "cheap" {
+			t.Errorf("cheap and %s: %v, %s", second, err, sum.Model)
+		}
+	}
+}
