@@ -1,7 +1,9 @@
 package modelwire
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 )
@@ -49,5 +51,44 @@ func TestLongKeys(t *testing.T) {
 	}
 	if doc, err := parseDocument(out, nil); err != nil || !strings.Contains(string(out), `"x_"`) {
 		t.Errorf("%d values, %v", len(doc.nodes), err)
+	}
+}
+
+// TestOneModel checks that a batch whose requests name different models is refused, because a rule sees one model.
+func TestOneModel(t *testing.T) {
+	t.Parallel()
+	e, _ := Recognise("POST", "/v1/messages/batches")
+	for second, want := range map[string]bool{"cheap": true, "dear": false} {
+		request := func(model string) string { return `{"custom_id":"1","params":{"model":"` + model + `","messages":[]}}` }
+		_, sum, err := Edit(e, []byte(`{"requests":[`+request("cheap")+`,`+request(second)+`]}`), hide)
+		if (err == nil) != want || sum.Model != "cheap" {
+			t.Errorf("cheap and %s: %v, %s", second, err, sum.Model)
+		}
+	}
+}
+
+// TestHostileReplies checks that a reply cannot grow what is kept of it: a key that never ends, calls that change their
+// identifiers, and names of tools.
+func TestHostileReplies(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	p := newPartial(Where{}, wholeWriters(func(_ Where, s string) string { return s }), &out)
+	want := `{"` + strings.Repeat("k", 1<<20) + `":"v"}`
+	for i := 0; i < len(want); i += 1 << 10 {
+		p.writePiece(want[i:min(i+1<<10, len(want))])
+	}
+	p.finishText()
+	if out.String() != want || cap(p.key) > 32*maxPlace {
+		t.Errorf("%d bytes were written, %d of a key are kept", out.Len(), cap(p.key))
+	}
+	const chunk = `{"choices":[{"index":%d,"delta":{"tool_calls":[{"index":0,"id":"c%d","function":{"name":"t"}}]}}]}`
+	for _, choices := range []int{0, 1} { // new identifiers of one call, or of many
+		s := NewStream(endpointOf(OpenAIChat), io.Discard, shower{})
+		for i := range 2 * maxOpen {
+			fmt.Fprintf(s, "data: "+chunk+"\n\n", i*choices, i)
+		}
+		if len(s.calls) > maxOpen || len(s.usage.ToolNames) > maxOpen {
+			t.Errorf("%d calls and %d names are kept", len(s.calls), len(s.usage.ToolNames))
+		}
 	}
 }

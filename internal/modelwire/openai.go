@@ -1,6 +1,10 @@
 package modelwire
 
-import "strings"
+import (
+	"strings"
+
+	"bailey"
+)
 
 // editResponseEvent edits an event of OpenAI Responses.
 func (s *Stream) editResponseEvent(w *walker) {
@@ -145,6 +149,11 @@ func (s *Stream) editCallPiece(w *walker, choice, index string, n int, last bool
 	}
 	key := choice + "tool " + number + " "
 	if id := d.textOf(d.memberOf(n, "id")); id != "" && s.calls[key] != id {
+		if len(s.calls) >= maxOpen && s.calls[key] == "" {
+			s.keepError(bailey.Invalid.Wrapf(ErrTooLarge, "Repeat the request.",
+				"the reply has more than %d calls", maxOpen))
+			return
+		}
 		s.endChannels(key) // some providers give all calls the same index
 		s.calls[key] = id
 		delete(s.tools, key)

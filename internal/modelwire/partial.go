@@ -184,7 +184,9 @@ func (p *partial) readText(s string) string {
 func (p *partial) pushPart(raw, meaning string) {
 	if p.isKey {
 		p.out.WriteString(raw)
-		p.key = append(p.key, raw...)
+		if len(p.key) < 6*maxPlace { // in its longest spelling; the place of a longer key is longPlace
+			p.key = append(p.key, raw...)
+		}
 		return
 	}
 	p.text.pushPart(raw, meaning)

@@ -123,6 +123,13 @@ func (u *Usage) readError(d *document, n int) {
 	}
 }
 
+// addTool records the name of a tool that the answer calls, up to maxOpen.
+func (u *Usage) addTool(name string) {
+	if len(u.ToolNames) < maxOpen {
+		u.ToolNames = append(u.ToolNames, name)
+	}
+}
+
 // readCall records the name of a call of a tool.
 func (u *Usage) readCall(d *document, n int) {
 	name := d.textOf(d.memberOf(n, "name"))
@@ -133,9 +140,9 @@ func (u *Usage) readCall(d *document, n int) {
 	}
 	switch kind := d.textOf(d.memberOf(n, "type")); {
 	case name == "" && len(kind) > len("_call") && kind[len(kind)-len("_call"):] == "_call":
-		u.ToolNames = append(u.ToolNames, kind)
+		u.addTool(kind)
 	case name != "" && kind != "function_call_output":
-		u.ToolNames = append(u.ToolNames, name)
+		u.addTool(name)
 	}
 }
 

@@ -196,8 +196,11 @@ func (w *walker) readCalls(n int) {
 // readSettings fills in the summary.
 func (w *walker) readSettings(e Endpoint, n int) {
 	d, sum := &w.doc, w.sum
-	if model := d.textOf(d.memberOf(n, "model")); model != "" && sum.Model == "" {
+	switch model := d.textOf(d.memberOf(n, "model")); {
+	case sum.Model == "":
 		sum.Model = model
+	case e.Operation == Batches && model != "" && model != sum.Model && model != "models/"+sum.Model:
+		w.refuseBody("it names several models", "Send one request for each model.")
 	}
 	sum.Stream = sum.Stream || d.isTrue(d.memberOf(n, "stream"))
 	for _, path := range [][]string{{"max_tokens"}, {"max_completion_tokens"}, {"max_output_tokens"},

@@ -200,7 +200,7 @@ func (s *Stream) nameTool(block, name string) {
 		return
 	}
 	s.tools[block] = name
-	s.usage.ToolNames = append(s.usage.ToolNames, name)
+	s.usage.addTool(name)
 }
 
 // channelFor returns the channel with a key, or a new one.
