@@ -233,7 +233,7 @@ func (h *fakeHost) answer(q hostapi.Query) (any, error) {
 		if r.Image != "debian" && r.Snapshot == "" {
 			return nil, bailey.NotFound.Errorf("", "there is no image %s", r.Image)
 		}
-		return h.add(q.Owner, hostapi.Sandbox{Name: r.Name, Image: "debian", CPUs: r.CPUs, MemoryMB: r.MemoryMB,
+		return h.add(q.Owner, hostapi.Sandbox{Name: r.Name, Image: "debian", CPUs: r.CPUs, MemoryMB: r.MemoryMB, From: r.Snapshot,
 			Expires: time.Unix(0, 0).Add(r.TTL)}), nil
 	}
 	b, err := h.find(q.Owner, r.Sandbox)

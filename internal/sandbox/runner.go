@@ -152,6 +152,7 @@ func (r *machineRun) findMachine(ctx context.Context) (err error) {
 		if err == nil && r.action.verb == "restore" {
 			var from hostapi.Snapshot
 			from, err = r.findSnapshot(ctx, r.action.operands[1])
+			r.action.operands[1] = from.ID // another one can get the name until the call starts
 			r.large = isLarge(from.CPUs, from.MemoryMB) && !isLarge(r.box.CPUs, r.box.MemoryMB)
 		}
 		r.large = r.large || r.action.verb == "branch" && isLarge(r.box.CPUs, r.box.MemoryMB)
@@ -189,6 +190,7 @@ func (r *machineRun) planCreation(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		r.action.settings["snapshot"] = found.ID // another one can get the name until the call starts
 		r.box.Image, r.box.ImageDigest = found.Image, found.ImageDigest
 		cpus, memory = max(cpus, found.CPUs), max(memory, found.MemoryMB)
 	}

@@ -125,8 +125,8 @@ func TestCalls(t *testing.T) {
 		{"sandbox.kill_job", at("job", "1"), `"signal": 9`, 0},
 		{"sandbox.snapshot", at("name", "clean"), `"name": "clean"`, 0},
 		{"sandbox.snapshots", nil, `"clean"`, 0},
-		{"sandbox.create", map[string]any{"snapshot": "clean"}, `"id"`, 0},
-		{"sandbox.restore", at("snapshot", "clean"), `"from": "clean"`, 0},
+		{"sandbox.create", map[string]any{"snapshot": "clean"}, `"from": "sn-`, 0}, // the one that was planned
+		{"sandbox.restore", at("snapshot", "clean"), `"from": "sn-`, 0},
 		{"sandbox.remove_snapshot", map[string]any{"snapshot": "clean"}, `"removed": "clean"`, 0},
 		{"sandbox.branch", at("count", json.Number("2")), `"from": "` + box.ID, 0},
 		{"sandbox.pause", at(), `"paused"`, 0},
