@@ -240,8 +240,9 @@ func (f *programFinder) checkSource(words []string) {
 // isUnnamed says whether a word, as the script of a shell, does not name a file: it is not literal, or names a stream.
 func isUnnamed(word string) bool {
 	name := strings.TrimLeft(path.Clean(word), "./")
-	return word == notLiteral || word == "-" || slices.ContainsFunc([]string{"dev/std", "dev/fd/", "dev/tty", "dev/pts/",
-		"dev/console", "proc/"}, func(stream string) bool { return strings.HasPrefix(name, stream) })
+	streams := []string{"dev/std", "dev/fd/", "dev/tty", "dev/pts/", "dev/console", "proc/"}
+	return word == notLiteral || word == "-" ||
+		slices.ContainsFunc(streams, func(s string) bool { return strings.HasPrefix(name, s) })
 }
 
 // addShell adds the programs of the script of a shell. The words after a script are its parameters, which it may run too.

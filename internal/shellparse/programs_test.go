@@ -70,7 +70,8 @@ func TestPrograms(t *testing.T) {
 		{[]string{"bash", "-c", "source <(printf x)"}, "bash printf source?"},
 		{[]string{"bash", "-c", "source -p /x /dev/stdin"}, "bash source?"},
 		{[]string{"sh", "-c", "bash -c 'curl x' <<< y"}, "bash curl sh"},
-		{[]string{"sh", "-c", "bash <<< 'true' < f"}, "bash sh?"}, {[]string{"sh", "-c", "bash 3<<< 'true'"}, "bash sh?"},
+		{[]string{"sh", "-c", "bash <<< 'true' < f"}, "bash sh?"},
+		{[]string{"sh", "-c", "bash 3<<< 'true'"}, "bash sh?"},
 		{[]string{"bash", "-c", `exec 3<>/dev/"t"cp/h/80`}, "/dev/tcp bash exec"},
 		{[]string{"bash", "-c", `exec 3<>/dev/"t$p/h"/80`}, "bash exec?"},
 		{[]string{"bash", "-c", `echo a >~/f; cat <<< "$x"`}, "bash cat echo"},
@@ -80,7 +81,8 @@ func TestPrograms(t *testing.T) {
 		{[]string{"bash", "-oO", "errexit", "extglob", "-c", "curl x"}, "bash curl"},
 		{[]string{"sh", "dev/setup.sh"}, "sh"}, {[]string{"bash", "../../dev/stdin"}, "bash?"},
 		{[]string{"bash", "-c", ". $f"}, ". bash?"},
-		{[]string{"bash", "-c", ". ./env.sh"}, ". bash"}, {[]string{"bash", "-c", "builtin source ~/.profile"}, "bash builtin source"},
+		{[]string{"bash", "-c", ". ./env.sh"}, ". bash"},
+		{[]string{"bash", "-c", "builtin source ~/.profile"}, "bash builtin source"},
 		{nil, ""}, {[]string{""}, ""},
 	} {
 		names, hidden := Programs(c.argv)
