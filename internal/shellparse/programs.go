@@ -80,23 +80,42 @@ func (f *programFinder) addLine(line string, depth int) {
 
 // addDevice adds the names /dev/tcp and /dev/udp: bash connects if a redirection names them.
 func (f *programFinder) addDevice(n *syntax.Redirect) {
-	if n.Word == nil {
-		return
+	if n.Word == nil || n.Op == syntax.Hdoc || n.Op == syntax.DashHdoc || n.Op == syntax.WordHdoc {
+		return // of the last three, the word is text
 	}
-	v, ok := (&lineWalker{}).literalWord(n.Word)
-	if !ok { // ${host} may be the rest of such a name
-		v = n.Word.Lit()
-		if len(n.Word.Parts) > 0 {
-			if lit, is := n.Word.Parts[0].(*syntax.Lit); is {
-				v = lit.Value
-			}
-		}
-	}
+	start, literal := literalStart(n.Word.Parts)
 	for _, device := range []string{"/dev/tcp", "/dev/udp"} {
-		if strings.HasPrefix(path.Clean(v), device) {
+		switch {
+		case strings.HasPrefix(path.Clean(start), device):
 			f.names[device] = true
+		case !literal && strings.HasPrefix(device, start):
+			f.markHidden("the target of a redirection is not literal")
 		}
 	}
+}
+
+// literalStart returns the text before the first expansion of a word, and whether that is the whole word.
+func literalStart(parts []syntax.WordPart) (string, bool) {
+	r := &lineWalker{home: "/root"}
+	if v, ok := r.literalWord(&syntax.Word{Parts: parts}); ok {
+		return v, true
+	}
+	var b strings.Builder
+	for i, p := range parts {
+		if v, ok := r.literalPart(p, i == 0, len(parts) == 1); ok {
+			b.WriteString(v)
+			continue
+		}
+		switch p := p.(type) {
+		case *syntax.Lit:
+			b.WriteString(removeBackslashes(p.Value[:max(0, strings.IndexAny(p.Value, "*?[{}~="))], ""))
+		case *syntax.DblQuoted:
+			start, _ := literalStart(p.Parts)
+			b.WriteString(start)
+		}
+		break
+	}
+	return b.String(), false
 }
 
 // addStatement adds the program of a simple command. Those of its substitutions are statements of their own.
@@ -117,8 +136,8 @@ func (f *programFinder) addStatement(s *syntax.Stmt, depth int) {
 		}
 		words = append(words, v)
 	}
-	for _, redirect := range s.Redirs {
-		if text, ok := hereText(redirect); ok && isShell(words[0]) {
+	if len(s.Redirs) == 1 && s.Redirs[0].N == nil && len(words) == 1 {
+		if text, ok := hereText(s.Redirs[0]); ok && isShell(words[0]) {
 			f.names[path.Base(words[0])] = true
 			f.addLine(text, depth+1)
 			return
@@ -166,6 +185,9 @@ func (f *programFinder) addWords(words []string, depth int) {
 		case name == "eval" || name == "trap":
 			f.addScript(strings.Join(words[1:], " "), depth)
 			return
+		case name == "." || name == "source":
+			f.checkSource(words[1:])
+			return
 		case isRunner(name):
 			f.addEvery(words[1:], depth)
 			return
@@ -205,25 +227,46 @@ func isRunner(name string) bool {
 	})
 }
 
+// checkSource marks what a shell reads commands from, other than a file that the line names. Options are not known.
+func (f *programFinder) checkSource(words []string) {
+	if len(words) > 1 && words[0] == "--" {
+		words = words[1:]
+	}
+	if len(words) > 0 && (strings.HasPrefix(words[0], "-") || isUnnamed(words[0])) {
+		f.markHidden("a shell reads its commands from no file that the line names")
+	}
+}
+
+// isUnnamed says whether a word, as the script of a shell, does not name a file: it is not literal, or names a stream.
+func isUnnamed(word string) bool {
+	name := strings.TrimLeft(path.Clean(word), "./")
+	streams := []string{"dev/std", "dev/fd/", "dev/tty", "dev/pts/", "dev/console", "proc/"}
+	return word == notLiteral || word == "-" ||
+		slices.ContainsFunc(streams, func(s string) bool { return strings.HasPrefix(name, s) })
+}
+
 // addShell adds the programs of the script of a shell. The words after a script are its parameters, which it may run too.
 func (f *programFinder) addShell(words []string, depth int) {
+	values := 0 // of options before the word. Bash takes one for each o, zsh may not: then more words are looked at
 	for i, word := range words[1:] {
+		option := len(word) > 1 && strings.ContainsRune("-+", rune(word[0]))
 		switch {
-		case len(word) > 1 && strings.ContainsRune("-+", rune(word[0])) && !strings.HasPrefix(word, "--"):
-			if strings.Contains(word, "c") {
-				f.addShellScript(words[i+2:], depth)
-				return
-			}
-			if strings.Contains(word, "s") {
-				f.markHidden("a shell reads its commands from standard input")
-				return
-			}
-		case strings.HasPrefix(word, "-") && word != "-": // --norc, or the end of the options
-		case word == "-" || word == "/dev/stdin" || word == "/proc/self/fd/0":
+		case isUnnamed(word):
+			f.markHidden("a shell reads its commands from no file that the line names")
+			return
+		case option && slices.Contains([]string{"rcfile", "init-file", "emulate"}, strings.TrimLeft(word, "-")):
+			values++
+		case strings.HasPrefix(word, "--"): // --norc, or the end of the options
+		case option && strings.Contains(word, "c"):
+			f.addShellScript(words[i+2:], depth)
+			return
+		case option && strings.Contains(word, "s"):
 			f.markHidden("a shell reads its commands from standard input")
 			return
-		case i > 0 && len(words[i]) > 1 && strings.HasSuffix(words[i], "o") && strings.ContainsRune("-+", rune(words[i][0])):
-			// the value of -o
+		case option:
+			values += strings.Count(strings.ToLower(word), "o")
+		case values > 0:
+			values--
 		default:
 			return // a file with a script
 		}

@@ -41,6 +41,7 @@ var wrappers = map[string]wrapper{
 		long: []string{"--foreground", "--preserve-status", "--verbose", "--signal=", "--kill-after="}, skip: 1},
 	"time":    {flags: "p"},
 	"command": {flags: "p"},
+	"builtin": {},
 	"exec":    {flags: "cl", values: "a"},
 	"xargs": {flags: "0rtxo", values: "nPLIsdEa",
 		long: []string{"--null", "--no-run-if-empty", "--max-args=", "--max-procs=", "--replace=", "--delimiter=",
