@@ -46,7 +46,9 @@ func TestClaudeIsHooked(t *testing.T) {
 		file("~/tilde", "x"), file(" "+filepath.Join(home, "blank"), "x"), shell("tools/nice cat allowed"),
 		shell("cd docs && git status"), // git takes docs for a repository
 		// A line that runs as a capability, in its jail, with the output and the exit code of the tool.
-		shell("go test -v ./... 2>&1 | tail -n 50"), shell("go vet ./..."),
+		// Its cache is empty, and a busy machine needs more than the two minutes after which Claude Code goes on without.
+		{Tool: "Bash", Input: map[string]any{"command": "go test -v ./... 2>&1 | tail -n 50", "description": "x", "timeout": 590_000}},
+		shell("go vet ./..."),
 		{Tool: "Read", Input: map[string]any{"file_path": filepath.Join(home, "go/pkg/mod/m@v1/m.go")}},
 		{Tool: "Read", Input: map[string]any{"file_path": filepath.Join(home, ".claude/.credentials.json")}},
 		shell("mkdir -p made/x && touch made/x/y && sed -n 1p allowed"),
