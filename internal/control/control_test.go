@@ -216,10 +216,10 @@ func (c *client) program(organisation, role string) *client {
 
 func TestFirstSteps(t *testing.T) {
 	t.Parallel()
-	for kind, database := range map[string]func() string{"sqlite": func() string { return filepath.Join(t.TempDir(), "server.db") },
-		"postgres": func() string { return ktest.PostgresDatabase(t) }} {
+	for kind, database := range map[string]func(t *testing.T) string{"sqlite": func(t *testing.T) string { return filepath.Join(t.TempDir(), "server.db") },
+		"postgres": func(t *testing.T) string { return ktest.PostgresDatabase(t) }} {
 		t.Run(kind, func(t *testing.T) {
-			f := startServerOn(t, database())
+			f := startServerOn(t, database(t))
 			owner, shop := f.setUp(t)
 			if link, err := f.OfferSetup(t.Context()); link != "" || err != nil {
 				t.Errorf("a second link: %q, %v", link, err)

@@ -17,6 +17,9 @@ import (
 
 // startPostgres starts a server in a new directory. It runs as the user postgres if this is root, whom it refuses.
 func startPostgres() (dir string, stop func(), err error) {
+	if err := Has("account"); err != nil { // initdb asks for the name of its user
+		return "", nil, err
+	}
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres") // Debian keeps it out of PATH
 	if err != nil || len(found) == 0 {
 		return "", nil, fmt.Errorf("no /usr/lib/postgresql/*/bin/postgres (%w)", exec.ErrNotFound)

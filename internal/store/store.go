@@ -126,16 +126,35 @@ func (s *Store) applyMigrations(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for try := 0; ; try++ {
+		err := s.updateSchema(ctx, p)
+		// SQLite has no lock around a schema change. If another process made the same change, it is rolled back here,
+		// and at the next try the database has it.
+		var lite *sqlite.Error
+		if err == nil || try == 50 || !errors.As(err, &lite) ||
+			lite.Code() != sqlite3.SQLITE_ERROR && lite.Code()&0xff != sqlite3.SQLITE_BUSY {
+			return s.withKind(err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// updateSchema applies the missing migrations once.
+func (s *Store) updateSchema(ctx context.Context, p *goose.Provider) error {
 	has, newest, err := p.GetVersions(ctx)
 	if err != nil {
-		return s.withKind(err)
+		return err
 	}
 	if has > newest {
 		return bailey.Conflict.Errorf("start the version of bailey-server that used this database last",
 			"the database has schema %d, and this program knows only %d", has, newest)
 	}
 	_, err = p.Up(ctx)
-	return s.withKind(err)
+	return err
 }
 
 // Close closes the database.

@@ -343,28 +343,36 @@ func TestHosts(t *testing.T) {
 // TestOpenTogether: processes that open an empty database at the same time all get the newest schema.
 func TestOpenTogether(t *testing.T) {
 	t.Parallel()
-	for kind, address := range map[string]string{"sqlite": filepath.Join(t.TempDir(), "server.db"), "postgres": ""} {
-		t.Run(kind, func(t *testing.T) {
-			if address == "" {
-				address = ktest.PostgresDatabase(t)
-			}
-			var group sync.WaitGroup
-			for range 4 {
-				group.Go(func() {
-					s, err := store.Open(context.Background(), store.Config{URL: address})
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if _, err := s.Organisations(context.Background(), "u-1"); err != nil {
-						t.Error(err)
-					}
-					s.Close()
-				})
-			}
-			group.Wait()
-		})
+	for kind, rounds := range map[string]int{"sqlite": 3, "postgres": 1} {
+		for range rounds {
+			openTogether(t, kind)
+		}
 	}
+}
+
+func openTogether(t *testing.T, kind string) {
+	t.Helper()
+	t.Run(kind, func(t *testing.T) {
+		address := filepath.Join(t.TempDir(), "server.db")
+		if kind == "postgres" {
+			address = ktest.PostgresDatabase(t)
+		}
+		var group sync.WaitGroup
+		for range 4 {
+			group.Go(func() {
+				s, err := store.Open(context.Background(), store.Config{URL: address})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := s.Organisations(context.Background(), "u-1"); err != nil {
+					t.Error(err)
+				}
+				s.Close()
+			})
+		}
+		group.Wait()
+	})
 }
 
 func TestOpenRefuses(t *testing.T) {
