@@ -380,10 +380,12 @@ func TestLargeSandbox(t *testing.T) {
 	h := startFakeHost(t)
 	d := newDesk(t, h, "ann", "claude")
 	owner := hostapi.Owner{Person: "ann", Agent: "claude"}
+	h.mu.Lock()
 	small := h.add(owner, hostapi.Sandbox{Name: "small", CPUs: 2, MemoryMB: 2048})
 	large := h.add(owner, hostapi.Sandbox{Name: "large", CPUs: 2, MemoryMB: 2049})
 	h.shots = []hostapi.Snapshot{{ID: "sn-1", Name: "few", CPUs: 2, MemoryMB: 2048},
 		{ID: "sn-2", Name: "many", CPUs: 3, MemoryMB: 512}}
+	h.mu.Unlock()
 	for _, c := range []struct {
 		call  bailey.CapabilityID
 		input map[string]any
