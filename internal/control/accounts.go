@@ -108,8 +108,8 @@ func (s *Server) checkHealth(ctx context.Context, _ *Caller, _ *nothing) (*outpu
 
 // checkPerson validates a name, and an address unless it is "".
 func checkPerson(name, email string) error {
-	if strings.TrimSpace(name) == "" || strings.ContainsFunc(name, unicode.IsControl) {
-		return bailey.Invalid.New("the name is empty or has control characters", "")
+	if err := checkName(name); err != nil { // also for forms, whose inputs no schema checks
+		return err
 	}
 	if email == "" {
 		return nil
@@ -120,7 +120,7 @@ func checkPerson(name, email string) error {
 // checkEmail accepts an address without a name, such as ann@example.com.
 func checkEmail(email string) error {
 	a, err := mail.ParseAddress(email)
-	if err != nil || a.Address != email || a.Name != "" || strings.ContainsFunc(email,
+	if err != nil || len(email) > 254 || a.Address != email || a.Name != "" || strings.ContainsFunc(email,
 		func(c rune) bool { return c > unicode.MaxASCII }) {
 		return bailey.Invalid.Errorf("write it like ann@example.com", "%q is not an e-mail address", email)
 	}

@@ -166,6 +166,12 @@ func TestAttackBodies(t *testing.T) {
 	for _, name := range []string{"", " ", "a\x00b", "a\u0085b"} {
 		owner.wantStatus(http.StatusUnprocessableEntity, "PATCH", "/api/v1/organisations/"+shop, object{"name": name})
 	}
+	// Forms have the same limits: their inputs pass no schema.
+	invited := want[item](owner, "POST", "/api/v1/organisations/"+shop+"/invitations", object{"email": "long@example.com", "role": "member"})
+	_, token, _ := strings.Cut(invited.Link, "token=")
+	if resp := f.newClient(t).form("/join", url.Values{"token": {token}, "name": {strings.Repeat("x", 101)}, "password": {"password"}}); resp.StatusCode != http.StatusUnprocessableEntity {
+		t.Errorf("a form with a long name: %d", resp.StatusCode)
+	}
 	// Names are text in pages, whatever they contain.
 	want[object](owner, "PATCH", "/api/v1/organisations/"+shop, object{"name": `"><script>alert(1)</script>`})
 	if _, text := owner.send("GET", "/", nil); strings.Contains(string(text), "<script") ||

@@ -79,7 +79,7 @@ func (s *Server) listOrganisations(ctx context.Context, c *Caller, _ *nothing) (
 	return out, err
 }
 
-// checkName validates the name of an organisation, a token or a host.
+// checkName validates the name of a person, an organisation, a token or a host.
 func checkName(name string) error {
 	if strings.TrimSpace(name) == "" || len(name) > 100 || strings.ContainsFunc(name, unicode.IsControl) {
 		return bailey.Invalid.New("the name is empty, too long or has control characters", "use at most 100 characters")
