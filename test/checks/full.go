@@ -15,8 +15,8 @@ import (
 )
 
 // runFull runs everything, or the named parts. The result of a part is stored for the state of the tree that it tested, so
-// if full is run again without names, it continues after an interruption. When every part has passed on a commit, the
-// commit is recorded.
+// if full is run again without names, it continues after an interruption. When every part has passed, on this commit or
+// on one before it, a commit is recorded.
 func (c *checks) runFull(ctx context.Context, names []string) error {
 	begin := time.Now()
 	c.changes = since.Changes{} // everything counts as changed
@@ -34,63 +34,90 @@ func (c *checks) runFull(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	took, missing := 0.0, []string{}
+	commit, err := c.committedHead(ctx)
+	if err != nil {
+		return err
+	}
 	var bad []error
 	for _, p := range parts {
-		kept := filepath.Join(keptDir(), "full-"+strings.ReplaceAll(p.name, " ", "-")+".json")
 		again := slices.Contains(names, p.name)
-		r := loadReport(kept, tree)
+		r := loadReport(keptFile(p.name))
 		switch {
-		case r != nil && !again:
+		case r != nil && r.Tree == tree && !again:
 			c.printHeading("%s: passed before, in %.0f s", p.name, r.Seconds)
 			c.reports = append(c.reports, r)
 		case len(names) > 0 && !again:
-			missing = append(missing, p.name)
-			continue
 		default:
 			if err := c.runPart(ctx, p, p.full); err != nil {
 				bad = append(bad, err)
 				continue
 			}
 			r = c.reports[len(c.reports)-1]
-			r.Tree = tree
-			if err := r.saveReport(kept); err != nil {
+			r.Tree, r.Commit = tree, commit
+			if err := r.saveReport(keptFile(p.name)); err != nil {
 				return err
 			}
 		}
-		took += r.Seconds
 	}
 	if err := errors.Join(bad...); err != nil {
 		return c.printFailures(err)
 	}
 	c.printPassed(time.Since(begin))
-	if len(missing) > 0 {
-		fmt.Fprintf(c.out, "not recorded: these parts have not passed: %s\n", strings.Join(missing, ", "))
-		return nil
-	}
-	return c.recordPass(ctx, took)
+	return c.recordPass(ctx, parts)
 }
 
-// recordPass writes the commit that passed into the tracked file. If the tree has uncommitted changes, nothing is recorded.
-func (c *checks) recordPass(ctx context.Context, took float64) error {
+// committedHead returns the commit of the working tree, or nothing if the tree has changes that are not committed.
+func (c *checks) committedHead(ctx context.Context) (string, error) {
 	dirty, err := c.commandOutput(ctx, "git", "status", "--porcelain", "--", ".", ":!"+since.Record)
+	if err != nil || dirty != "" {
+		return "", err
+	}
+	head, err := c.commandOutput(ctx, "git", "rev-parse", "HEAD")
+	return strings.TrimSpace(head), err
+}
+
+// recordPass writes a commit into the tracked file if every part has passed on it or on a later commit, up to HEAD. It is
+// the newest such commit: .ci/run then tests all files that changed since any of the parts passed. So a fault that one
+// part finds can be mended without another run of the other parts.
+func (c *checks) recordPass(ctx context.Context, parts []part) error {
+	head, err := c.committedHead(ctx)
 	if err != nil {
 		return err
 	}
-	if dirty != "" {
+	if head == "" {
 		fmt.Fprintln(c.out, "not recorded: the working tree has changes that are not committed")
 		return nil
 	}
-	head, err := c.commandOutput(ctx, "git", "rev-parse", "HEAD")
+	took, commits, missing := 0.0, []string{head}, []string{}
+	for _, p := range parts {
+		r := loadReport(keptFile(p.name))
+		if r == nil || r.Commit == "" || !c.isAncestor(ctx, r.Commit, head) {
+			missing = append(missing, p.name)
+			continue
+		}
+		took += r.Seconds
+		commits = append(commits, r.Commit)
+	}
+	if len(missing) > 0 {
+		fmt.Fprintf(c.out, "not recorded: these parts have not passed on this commit or one before it: %s\n", strings.Join(missing, ", "))
+		return nil
+	}
+	base, err := c.commandOutput(ctx, append([]string{"git", "merge-base", "--octopus"}, commits...)...)
 	if err != nil {
 		return err
 	}
-	line := fmt.Sprintf("%s %s, all parts in %.0f min\n", strings.TrimSpace(head), time.Now().UTC().Format(time.DateOnly), took/60)
+	line := fmt.Sprintf("%s %s, all parts in %.0f min\n", strings.TrimSpace(base), time.Now().UTC().Format(time.DateOnly), took/60)
 	if err := os.WriteFile(filepath.Join(c.dir, since.Record), []byte(line), 0o644); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.out, "recorded in %s: %s", since.Record, line)
 	return nil
+}
+
+// isAncestor reports whether a commit is another one or comes before it. A commit that does not exist here is not.
+func (c *checks) isAncestor(ctx context.Context, commit, of string) bool {
+	_, err := c.commandOutput(ctx, "git", "merge-base", "--is-ancestor", commit, of)
+	return err == nil
 }
 
 // treeID returns a name for the state of the files, including uncommitted ones but without the record.
@@ -110,8 +137,13 @@ func (c *checks) treeID(ctx context.Context) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// keptDir returns the directory of stored results. It is outside the tree, so that a new clone of the same commit can
-// use them.
+// keptFile returns the file of a part's stored result. It is outside the tree, so that a new clone of the same commit can
+// use it.
+func keptFile(part string) string {
+	return filepath.Join(keptDir(), "full-"+strings.ReplaceAll(part, " ", "-")+".json")
+}
+
+// keptDir returns the directory of stored results.
 func keptDir() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -120,11 +152,11 @@ func keptDir() string {
 	return filepath.Join(dir, "bailey-checks")
 }
 
-// loadReport reads a stored report. It returns nil if none exists for this tree.
-func loadReport(file, tree string) *report {
+// loadReport reads a stored report. It returns nil if none exists.
+func loadReport(file string) *report {
 	data, err := os.ReadFile(file)
 	r := &report{}
-	if err != nil || json.Unmarshal(data, r) != nil || r.Tree != tree {
+	if err != nil || json.Unmarshal(data, r) != nil || r.Tree == "" {
 		return nil
 	}
 	return r

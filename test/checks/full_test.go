@@ -72,33 +72,45 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// TestKept checks that the result of a part is used only for the tree that it tested.
+// TestKept checks that half a result, or one without the tree that it tested, does not count.
 func TestKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kept", "full-form.json")
-	if loadReport(file, "t") != nil {
+	if loadReport(file) != nil {
 		t.Error("a result was read that nobody kept")
 	}
 	r := &report{Part: "form", Tree: "t", Seconds: 3, Passed: []string{"m/p TestX"}, Skipped: []skippedTest{{"m/p", "TestY", "needs a moon"}}}
 	if err := r.saveReport(file); err != nil {
 		t.Fatal(err)
 	}
-	if got := loadReport(file, "t"); got == nil || len(got.Passed) != 1 || len(got.Skipped) != 1 || got.Seconds != 3 {
+	if got := loadReport(file); got == nil || got.Tree != "t" || len(got.Passed) != 1 || len(got.Skipped) != 1 || got.Seconds != 3 {
 		t.Errorf("read back: %+v", got)
 	}
-	if loadReport(file, "u") != nil {
-		t.Error("the result of one tree counts for another")
+	for _, text := range []string{"{", `{"part":"form"}`} {
+		put(t, file, text)
+		if loadReport(file) != nil {
+			t.Errorf("%s counts", text)
+		}
 	}
-	put(t, file, "{")
-	if loadReport(file, "t") != nil {
-		t.Error("half a result counts")
+}
+
+// passedParts stores reports of two parts that passed on these commits.
+func passedParts(t *testing.T, first, second string) []part {
+	t.Helper()
+	for name, commit := range map[string]string{"form": first, "broken gates": second} {
+		if err := (&report{Part: name, Tree: "t", Commit: commit, Seconds: 30}).saveReport(keptFile(name)); err != nil {
+			t.Fatal(err)
+		}
 	}
+	return []part{{name: "form"}, {name: "broken gates"}}
 }
 
 // TestRecord checks that a commit is recorded, and that nothing is recorded if the working tree differs from it.
 func TestRecord(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	c, out, git := committed(t)
+	parts := passedParts(t, git("rev-parse", "HEAD"), git("rev-parse", "HEAD"))
 	put(t, filepath.Join(c.dir, "b.go"), "package a\n")
-	if err := c.recordPass(context.Background(), 60); err != nil {
+	if err := c.recordPass(context.Background(), parts); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(c.dir, since.Record)); err == nil || !strings.Contains(out.String(), "not recorded: the working tree has changes") {
@@ -106,8 +118,9 @@ func TestRecord(t *testing.T) {
 	}
 	git("add", ".")
 	git("commit", "-qm", "two")
+	parts = passedParts(t, git("rev-parse", "HEAD"), git("rev-parse", "HEAD"))
 	for range 2 { // the record itself does not count as a change
-		if err := c.recordPass(context.Background(), 60); err != nil {
+		if err := c.recordPass(context.Background(), parts); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(filepath.Join(c.dir, since.Record))
@@ -118,6 +131,45 @@ func TestRecord(t *testing.T) {
 	changes, err := since.Read(c.dir)
 	if err != nil || changes.Everything() || len(changes.Files) != 0 {
 		t.Errorf("after the record %+v changed, %v", changes, err)
+	}
+}
+
+// TestRecordOfSeveral checks that parts which passed on different commits record one that comes before all of them, and
+// that a part which passed on no commit of this history records nothing.
+func TestRecordOfSeveral(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	c, out, git := committed(t)
+	commit := func(file string) string {
+		put(t, filepath.Join(c.dir, file), "package a\n")
+		git("add", ".")
+		git("commit", "-qm", file)
+		return git("rev-parse", "HEAD")
+	}
+	one := git("rev-parse", "HEAD")
+	git("switch", "-qc", "side")
+	aside := commit("b.go")
+	git("switch", "-q", "-")
+	two, three := commit("c.go"), commit("d.go")
+	for _, tt := range []struct{ first, second, want string }{
+		{two, three, two}, {three, two, two}, {three, three, three}, {one, three, one},
+		{aside, three, ""}, {two, "", ""}, {two, strings.Repeat("1", 40), ""},
+	} {
+		os.Remove(filepath.Join(c.dir, since.Record))
+		if err := c.recordPass(context.Background(), passedParts(t, tt.first, tt.second)); err != nil {
+			t.Fatal(err)
+		}
+		text, _ := os.ReadFile(filepath.Join(c.dir, since.Record))
+		if got, _, _ := strings.Cut(string(text), " "); got != tt.want {
+			t.Errorf("form passed on %.8s and broken gates on %.8s: recorded %q, want %q\n%s", tt.first, tt.second, got, tt.want, out)
+		}
+	}
+	git("merge", "-q", "--no-edit", "side")
+	if err := c.recordPass(context.Background(), passedParts(t, aside, three)); err != nil {
+		t.Fatal(err)
+	}
+	text, _ := os.ReadFile(filepath.Join(c.dir, since.Record))
+	if !strings.HasPrefix(string(text), one+" ") {
+		t.Errorf("two lines that were merged: recorded %s, want %s", text, one)
 	}
 }
 

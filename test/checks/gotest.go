@@ -27,7 +27,8 @@ type checks struct {
 // A report holds the results of one part, in the form that .ci/full stores.
 type report struct {
 	Part    string        `json:"part"`
-	Tree    string        `json:"tree,omitempty"` // the git tree that was tested
+	Tree    string        `json:"tree,omitempty"`   // the git tree that was tested
+	Commit  string        `json:"commit,omitempty"` // the commit of this tree; empty if changes were not committed
 	Seconds float64       `json:"seconds"`
 	Passed  []string      `json:"passed"` // "PACKAGE TEST", including subtests
 	Skipped []skippedTest `json:"skipped"`
