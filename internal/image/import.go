@@ -20,6 +20,8 @@ import (
 type Import struct {
 	Name string // of the image
 	File string // path
+	// Fetch writes the disk, instead of File, and returns its format and where it is from.
+	Fetch func(ctx context.Context, to io.Writer) (format, from string, err error)
 	// Format is "raw", "qcow2", "vmdk" or "oci". If it is empty, it follows from the name of the file: .img or .raw,
 	// .qcow2,
 	// .vmdk, .tar. It is never guessed from the content, which must agree.
@@ -36,41 +38,50 @@ type Import struct {
 
 // Import imports an image. The file is copied first, so that what is checked is what is used.
 func (m *Maker) Import(ctx context.Context, im Import) (Image, error) {
+	if im.Fetch == nil {
+		file, done, err := im.openFile()
+		if err != nil {
+			return Image{}, err
+		}
+		defer done()
+		im.Fetch = func(ctx context.Context, to io.Writer) (string, string, error) {
+			m.reportProgress("copying %s", filepath.Base(im.File))
+			_, err := io.Copy(to, contextReader{ctx, file})
+			return im.Format, im.Format + " " + filepath.Base(im.File), err
+		}
+	}
 	if err := im.completeImage(); err != nil {
 		return Image{}, err
-	}
-	from, err := os.OpenFile(im.File, os.O_RDONLY|safefile.NoWait, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Image{}, bailey.NotFound.Wrap(err, "the file cannot be imported", "name a file that exists")
-	}
-	if err != nil {
-		return Image{}, bailey.Unavailable.Wrap(err, "the file cannot be imported", "see its mode")
-	}
-	defer from.Close()
-	if info, err := from.Stat(); err != nil || !info.Mode().IsRegular() {
-		return Image{}, bailey.Invalid.Wrap(errors.Join(err), im.File+" is not a regular file",
-			"copy a disk into a file")
 	}
 	d, err := m.Store.Create(im.Name)
 	if err != nil {
 		return Image{}, err
 	}
 	defer d.Abandon()
-	m.reportProgress("copying %s", filepath.Base(im.File))
-	own, size, err := copyOpen(ctx, d.Path("import"), from)
+	if err := m.borrowKernel(ctx, d, im); err != nil {
+		return Image{}, err
+	}
+	own, err := os.OpenFile(d.Path("import"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return Image{}, explainWrite(err, m.Store.dir)
 	}
 	defer own.Close()
-	i := Image{Arch: im.Arch, From: im.Format + " " + filepath.Base(im.File)}
+	i := Image{Arch: im.Arch}
+	if im.Format, i.From, err = im.Fetch(ctx, own); err != nil {
+		return Image{}, explainWrite(err, m.Store.dir)
+	}
+	size, err := own.Seek(0, io.SeekEnd)
+	if err != nil {
+		return Image{}, err
+	}
 	if im.Format == formatOCI {
 		return m.importContainer(ctx, d, im, i, io.NewSectionReader(own, 0, size))
 	}
 	return m.importDisk(ctx, d, im, i, own, size)
 }
 
-// completeImage fills in the defaults.
-func (im *Import) completeImage() error {
+// openFile opens the file of an import and completes the format.
+func (im *Import) openFile() (file *os.File, done func() error, err error) {
 	byName := map[string]string{".img": formatRaw, ".raw": formatRaw, ".qcow2": formatQCOW2,
 		".vmdk": formatVMDK, ".tar": formatOCI}
 	if im.Format == "" {
@@ -79,9 +90,26 @@ func (im *Import) completeImage() error {
 	switch im.Format {
 	case formatRaw, formatQCOW2, formatVMDK, formatOCI:
 	default:
-		return bailey.Invalid.Errorf("name it: --format raw, qcow2, vmdk or oci",
+		return nil, nil, bailey.Invalid.Errorf("name it: --format raw, qcow2, vmdk or oci",
 			"the format of %s does not follow from its name", filepath.Base(im.File))
 	}
+	file, err = os.OpenFile(im.File, os.O_RDONLY|safefile.NoWait, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, bailey.NotFound.Wrap(err, "the file cannot be imported", "name a file that exists")
+	}
+	if err != nil {
+		return nil, nil, bailey.Unavailable.Wrap(err, "the file cannot be imported", "see its mode")
+	}
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		file.Close()
+		return nil, nil, bailey.Invalid.Wrap(errors.Join(err), im.File+" is not a regular file",
+			"copy a disk into a file")
+	}
+	return file, file.Close, nil
+}
+
+// completeImage fills in the defaults.
+func (im *Import) completeImage() error {
 	if im.Init == "" {
 		im.Init = "/sbin/init"
 	}
@@ -95,20 +123,6 @@ func (im *Import) completeImage() error {
 		return bailey.Invalid.Errorf("use amd64 or arm64", "an image cannot have the architecture %.80q", im.Arch)
 	}
 	return checkDisk(&im.DiskBytes)
-}
-
-// copyOpen copies an open file to a new one, which is returned.
-func copyOpen(ctx context.Context, to string, from io.Reader) (*os.File, int64, error) {
-	f, err := os.OpenFile(to, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, 0, err
-	}
-	size, err := io.Copy(f, contextReader{ctx, from})
-	if err != nil {
-		f.Close()
-		return nil, 0, err
-	}
-	return f, size, nil
 }
 
 func (m *Maker) importDisk(ctx context.Context, d *Draft, im Import, i Image, f *os.File, size int64) (Image, error) {
@@ -136,9 +150,6 @@ func (m *Maker) importDisk(ctx context.Context, d *Draft, im Import, i Image, f 
 	}
 	i.Kind, i.OS, i.DiskBytes, i.MemoryMB = Distribution, "imported", disk, systemMemory
 	i.Append = "bailey.port=bailey bailey.root=" + device + " bailey.fstype=ext4 bailey.init=" + im.Init
-	if err := m.borrowKernel(ctx, d, im); err != nil {
-		return Image{}, err
-	}
 	return m.commitDisk(ctx, d, raw, i)
 }
 
@@ -169,9 +180,6 @@ func (m *Maker) importContainer(ctx context.Context, d *Draft, im Import, i Imag
 	})
 	if err != nil {
 		return Image{}, explainWrite(err, m.Store.dir)
-	}
-	if err := m.borrowKernel(ctx, d, im); err != nil {
-		return Image{}, err
 	}
 	i.DiskBytes = im.DiskBytes
 	return m.finishDisk(ctx, d, t, time.Unix(0, 0), i) // equal archives give equal images

@@ -53,10 +53,8 @@ func (a *commands) openMaker(ctx context.Context, words, dir string) (*image.Mak
 	if err != nil {
 		return nil, err
 	}
-	return &image.Maker{Store: store, Agent: func(arch string) (string,
-		error) {
-		return findBeside("bailey-guest", arch)
-	},
+	return &image.Maker{Store: store,
+		Agent: func(arch string) (string, error) { return findBeside("bailey-guest", arch) },
 		Progress: func(step string) {
 			if !a.JSON {
 				fmt.Fprintf(a.Stderr, "bailey: %s\n", terminal.Shown(step))
@@ -163,12 +161,15 @@ func parseSize(text string) (int64, error) {
 
 func (a *commands) imageImportVerb(dir *string) *cobra.Command {
 	var im image.Import
-	var disk string
+	var disk, connect string
 	cmd := &cobra.Command{
-		Use: "import FILE", Short: "Import a disk or a container image",
+		Use: "import FILE|libvirt://HOST/MACHINE[/DISK]", Short: "Import a disk or a container image",
 		Long: `Import a disk (qcow2, raw, vmdk) or a container image (an OCI archive). The format follows from the name of the file, or
 from --format; it is never guessed from the content. A disk that is based on another file, or whose data is in another, is
 refused. Its root must be ext4, on a partition or on the whole disk.
+
+libvirt://web1/shop imports the disk of a machine on the libvirt host web1, with your own login. A running machine continues
+to run: its disk is copied by a backup job.
 
 The guest starts with the kernel of an image of this store, or with the file of a kernel that has virtio and ext4 built in.
 The init of a container image is its /sbin/init, or the agent.`,
@@ -179,8 +180,12 @@ The init of a container image is its /sbin/init, or the agent.`,
 			if err != nil {
 				return err
 			}
-			base := strings.ToLower(filepath.Base(args[0]))
-			im.File, im.Name = args[0], cmp.Or(im.Name, strings.TrimSuffix(base, filepath.Ext(base)))
+			base, done, err := setSource(cmd.Context(), maker, &im, args[0], connect)
+			if err != nil {
+				return err
+			}
+			defer done()
+			im.Name = cmp.Or(im.Name, strings.TrimSuffix(base, filepath.Ext(base)))
 			if im.DiskBytes, err = parseSize(disk); err != nil {
 				return err
 			}
@@ -190,6 +195,7 @@ The init of a container image is its /sbin/init, or the agent.`,
 	}
 	f := cmd.Flags()
 	addNames(f.StringVar, &im.Name, &im.Arch)
+	f.StringVar(&connect, "connect", "", "the `address` of libvirt on its host, qemu:///system by default")
 	f.StringVar(&im.Format, "format", "", "the `format`: raw, qcow2, vmdk or oci")
 	f.StringVar(&im.Kernel, "kernel", "",
 		"the `image` whose kernel is used, or the file of a kernel, with a / in its path")
