@@ -21,7 +21,7 @@ type Import struct {
 	Name string // of the image
 	File string // path
 	// Fetch writes the disk, instead of File, and returns its format and where it is from.
-	Fetch func(ctx context.Context, to io.Writer) (format, from string, err error)
+	Fetch func(ctx context.Context, to *os.File) (format, from string, err error)
 	// Format is "raw", "qcow2", "vmdk" or "oci". If it is empty, it follows from the name of the file: .img or .raw,
 	// .qcow2,
 	// .vmdk, .tar. It is never guessed from the content, which must agree.
@@ -44,7 +44,7 @@ func (m *Maker) Import(ctx context.Context, im Import) (Image, error) {
 			return Image{}, err
 		}
 		defer done()
-		im.Fetch = func(ctx context.Context, to io.Writer) (string, string, error) {
+		im.Fetch = func(ctx context.Context, to *os.File) (string, string, error) {
 			m.reportProgress("copying %s", filepath.Base(im.File))
 			_, err := io.Copy(to, contextReader{ctx, file})
 			return im.Format, im.Format + " " + filepath.Base(im.File), err

@@ -163,13 +163,14 @@ func (a *commands) imageImportVerb(dir *string) *cobra.Command {
 	var im image.Import
 	var disk, connect string
 	cmd := &cobra.Command{
-		Use: "import FILE|libvirt://HOST/MACHINE[/DISK]", Short: "Import a disk or a container image",
+		Use: "import FILE|libvirt://HOST/MACHINE|proxmox://HOST/NUMBER", Short: "Import a disk or a container image",
 		Long: `Import a disk (qcow2, raw, vmdk) or a container image (an OCI archive). The format follows from the name of the file, or
 from --format; it is never guessed from the content. A disk that is based on another file, or whose data is in another, is
 refused. Its root must be ext4, on a partition or on the whole disk.
 
-libvirt://web1/shop imports the disk of a machine on the libvirt host web1, with your own login. A running machine continues
-to run: its disk is copied by a backup job.
+libvirt://web1/shop imports the disk of a machine on the libvirt host web1, with your own login, and
+proxmox://root@pve1/101/scsi0 one of a Proxmox VE host. A running machine continues to run: its disk is copied by a backup
+job.
 
 The guest starts with the kernel of an image of this store, or with the file of a kernel that has virtio and ext4 built in.
 The init of a container image is its /sbin/init, or the agent.`,

@@ -1,4 +1,4 @@
-package libvirt
+package hostdisk
 
 import (
 	"bytes"
@@ -189,7 +189,7 @@ func (h *libvirtHost) copyOf(target string) ([]byte, Copied, error) {
 }
 
 func (h *libvirtHost) copier(target string) *copier {
-	return &copier{h, Disk{"shop", target, "qemu:///session"}, func(string, ...any) {}, time.Now, 10 * time.Millisecond}
+	return &copier{h, Libvirt{"shop", target, "qemu:///session"}, func(string, ...any) {}, time.Now, 10 * time.Millisecond}
 }
 
 // checkPool checks which files the pool of the host has.

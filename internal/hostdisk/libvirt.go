@@ -1,7 +1,6 @@
-// Package libvirt copies the disk of a virtual machine from a host with libvirt. The machine may run: its disk is then
-// copied by a backup job (virsh backup-begin), which gives the disk as it was at one moment. It needs libvirt 7.2 and
-// virsh on the host, and a login that libvirt lets manage machines.
-package libvirt
+// Package hostdisk copies the disk of a virtual machine from a host with libvirt or Proxmox VE, over SSH. The machine may
+// run: its disk is then copied by a backup job, which gives the disk as it was at one moment.
+package hostdisk
 
 import (
 	"bytes"
@@ -9,8 +8,10 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -26,12 +27,16 @@ type Host interface {
 	Run(context.Context, remote.Command) (remote.Result, error)
 }
 
-// A Disk is the disk of a machine.
-type Disk struct {
+// A Libvirt is the disk of a machine of libvirt 7.2 or newer. It is copied with virsh and a login that libvirt lets manage
+// machines.
+type Libvirt struct {
 	Machine string // its name in libvirt
 	Target  string // the name of the disk in the machine, for example vda; may be empty if it has one disk
 	Connect string // the URI of libvirt on the host, "qemu:///system" if it is empty
 }
+
+// A Report receives what is done next, for the person who waits.
+type Report func(format string, args ...any)
 
 // A Copied describes a copy.
 type Copied struct {
@@ -54,16 +59,15 @@ const (
 // A copier copies one disk.
 type copier struct {
 	host   Host
-	disk   Disk
-	report func(format string, args ...any)
+	disk   Libvirt
+	report Report
 	now    func() time.Time
 	poll   time.Duration
 }
 
 // Copy writes the disk of a machine. It leaves nothing on the host; what a copy left that was interrupted without being
 // able to remove it, a later one removes after a day.
-func Copy(ctx context.Context, host Host, d Disk, to io.Writer, report func(format string,
-	args ...any)) (Copied, error) {
+func (d Libvirt) Copy(ctx context.Context, host Host, to *os.File, report Report) (Copied, error) {
 	return (&copier{host, d, report, time.Now, time.Second}).copyDisk(ctx, to)
 }
 
@@ -374,23 +378,30 @@ func (c *copier) removeLeft(ctx context.Context, pool string) error {
 	return nil
 }
 
-// downloadVolume writes the content of a volume. The exit code of the pipe is that of cat, so a failure is told apart
-// by a
-// line of its own.
 func (c *copier) downloadVolume(ctx context.Context, pool, volume string, to io.Writer) error {
-	const failed = "bailey: vol-download failed"
-	line := fmt.Sprintf(`{ %s || echo %s >&2; } </dev/null | cat`, c.virshLine("vol-download", "--pool", pool,
-		volume, "/dev/stdout"), quoteWord(failed))
+	log, err := readStream(ctx, c.host, c.virshLine("vol-download", "--pool", pool, volume, "/dev/stdout"), to)
+	if errors.Is(err, errStream) {
+		return c.explainFailure("vol-download", log)
+	}
+	return err
+}
+
+// errStream means that a command failed while its output was read.
+var errStream = errors.New("the command failed")
+
+// readStream runs a command that writes a disk to /dev/stdout, which must be a pipe and not a socket, so cat follows. The
+// exit code is that of cat, so a failure of the command is told apart by a line of its own. It returns what the command
+// says on its standard error.
+func readStream(ctx context.Context, host Host, command string, to io.Writer) (string, error) {
+	const failed = "bailey: the command failed"
+	line := fmt.Sprintf(`{ %s || echo %s >&2; } </dev/null | cat`, command, quoteWord(failed))
 	var log bytes.Buffer
-	r, err := c.host.Run(ctx, remote.Command{Line: line, Stdout: to, Stderr: limitedLog{&log},
-		Output: longestDisk, Timeout: longestCopy})
-	if err != nil {
-		return err
+	r, err := host.Run(ctx, remote.Command{
+		Line: line, Stdout: to, Stderr: limitedLog{&log}, Output: longestDisk, Timeout: longestCopy})
+	if text, cut := strings.CutSuffix(strings.TrimSpace(log.String()), failed); err == nil && (cut || r.Code != 0) {
+		return text, errStream
 	}
-	if r.Code != 0 || strings.Contains(log.String(), failed) {
-		return c.explainFailure("vol-download", log.String())
-	}
-	return nil
+	return log.String(), err
 }
 
 // limitedLog keeps the beginning of what a command says on its standard error.

@@ -1,4 +1,4 @@
-package libvirt
+package hostdisk
 
 import (
 	"context"
@@ -30,11 +30,11 @@ func (s saidHost) Run(_ context.Context, c remote.Command) (remote.Result, error
 
 // TestHostileHost checks that names which are no names reach no host, and that answers which make no sense are refused.
 func TestHostileHost(t *testing.T) {
-	copyFrom := func(h Host, d Disk) error {
-		_, err := Copy(t.Context(), h, d, io.Discard, func(string, ...any) {})
+	copyFrom := func(h Host, d Libvirt) error {
+		_, err := d.Copy(t.Context(), h, nil, func(string, ...any) {})
 		return err
 	}
-	for _, d := range []Disk{{}, {Machine: "a b"}, {Machine: "-c"}, {Machine: "a;reboot"}, {Machine: "a'b"}, {Machine: "a\nb"},
+	for _, d := range []Libvirt{{}, {Machine: "a b"}, {Machine: "-c"}, {Machine: "a;reboot"}, {Machine: "a'b"}, {Machine: "a\nb"},
 		{Machine: strings.Repeat("a", 201)}, {Machine: "a", Target: "../x"}, {Machine: "a", Target: "-x"}, {Machine: "a", Connect: "test:///'x"}} {
 		if err := copyFrom(nil, d); bailey.KindOf(err) != bailey.Invalid {
 			t.Errorf("%+v: %v", d, err)
@@ -56,7 +56,7 @@ func TestHostileHost(t *testing.T) {
 		"a failed backup": {saidHost{"domblklist": list, "domstate": "running", "domjobinfo": "Job type: None"}, "failed"},
 		"no virsh":        {saidHost{"domblklist": "!sh: 1: virsh: not found"}, "virsh failed on the host"},
 	} {
-		err := copyFrom(tt.host, Disk{Machine: "a"})
+		err := copyFrom(tt.host, Libvirt{Machine: "a"})
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
@@ -67,7 +67,7 @@ func TestHostileHost(t *testing.T) {
 func TestBackupStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	h := saidHost{"domblklist": "file disk vda /pool/a.qcow2", "domstate": "running", "domjobinfo": "Job type: Unbounded\nFile processed: 1 MiB"}
-	c := &copier{h, Disk{Machine: "a"}, func(format string, _ ...any) {
+	c := &copier{h, Libvirt{Machine: "a"}, func(format string, _ ...any) {
 		if strings.HasPrefix(format, "backed up") {
 			cancel()
 		}
