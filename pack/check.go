@@ -71,6 +71,7 @@ type checker struct {
 	rounded    bool   // numbers have 64 bits
 	hide       func(string) string
 	complaints []string
+	first      string // the input of the first complaint, if it is about one
 	hint       string
 	total      int // bytes
 }
@@ -84,6 +85,9 @@ func (c *checker) addComplaint(at, format string, args ...any) {
 
 // addText adds a complaint that begins with a JSON pointer.
 func (c *checker) addText(at, format string, args ...any) {
+	if c.first == "" {
+		c.first, _, _ = strings.Cut(strings.TrimPrefix(at, "/"), "/")
+	}
 	c.complaints = append(c.complaints, c.about+c.redactedText(at)+fmt.Sprintf(format, args...))
 }
 
@@ -116,9 +120,37 @@ func (c *checker) toError(m *Capability) error {
 	}
 	hint := c.hint
 	if hint == "" {
-		hint = fmt.Sprintf("run bailey capabilities show %s for the inputs and their types", m.ID)
+		hint = m.inputsHint(c.first)
 	}
 	return bailey.Invalid.New(strings.Join(list, "; "), hint)
+}
+
+// inputsHint says what an input is for. Agents that speak MCP have no shell, but the schema of each tool.
+func (m *Capability) inputsHint(input string) string {
+	hint := fmt.Sprintf("bailey capabilities show %s, or the schema of the tool, describes the inputs", m.ID)
+	p := m.schema.props[input]
+	if p == nil || p.Description == "" {
+		return hint
+	}
+	value := ""
+	if p.Const != nil {
+		value = fmt.Sprintf(" (always %v)", p.Const[0])
+	} else if len(p.Enum) == 1 {
+		value = fmt.Sprintf(" (always %v)", p.Enum[0])
+	}
+	return fmt.Sprintf("%s: %s%s; %s", input, p.Description, value, hint)
+}
+
+// neededInputs returns the alternatives of a rule that asks for one of several inputs, or "".
+func neededInputs(list []*rule) string {
+	var needs []string
+	for _, r := range list {
+		if len(r.Required) == 0 {
+			return ""
+		}
+		needs = append(needs, strings.Join(r.Required, " and "))
+	}
+	return strings.Join(needs, ", or ")
 }
 
 // copyValue returns a deep, size-limited copy of v with JSON types only.
@@ -265,6 +297,8 @@ func (c *checker) checkWhole(at string, r *rule, v any) {
 			c.refuseValue(at, v, "does not satisfy the rule %s", k.word)
 		case k.combines && at != "":
 			c.refuseValue(at, v, "does not satisfy the combined schemas of this input")
+		case k.word == "anyOf" && neededInputs(r.AnyOf) != "":
+			c.addComplaint("", "%s needs %s", c.id, neededInputs(r.AnyOf))
 		default:
 			c.addComplaint("", "the inputs together do not satisfy the schema of %s: %s%s", c.id,
 				strings.TrimPrefix(c.redactedText(at)+" ", " "), k.word)

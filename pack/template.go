@@ -207,8 +207,7 @@ func (m *Capability) renderArgs(elements []argTemplate, input map[string]any,
 }
 
 func (m *Capability) invalidError(format string, args ...any) error {
-	return bailey.Invalid.New(fmt.Sprintf(format, args...),
-		fmt.Sprintf("run bailey capabilities show %s for the inputs and their types", m.ID))
+	return bailey.Invalid.New(fmt.Sprintf(format, args...), m.inputsHint(""))
 }
 
 // argvWriter renders one argv.

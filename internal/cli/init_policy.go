@@ -100,9 +100,9 @@ func describeRules(files policyfiles.Files) (string, error) {
 		switch {
 		case r.BuiltIn:
 		case r.IsPermit():
-			lines = append(lines, fmt.Sprintf("  allow  %-15s %s\n", r.ID, r.Reason))
+			lines = append(lines, fmt.Sprintf("  allow  %-16s %s\n", r.ID, r.Reason))
 		default:
-			lines = append(lines, fmt.Sprintf("  ask    %-15s %s\n", r.ID, r.Reason))
+			lines = append(lines, fmt.Sprintf("  ask    %-16s %s\n", r.ID, r.Reason))
 		}
 	}
 	slices.Sort(lines)

@@ -330,7 +330,7 @@ func (c *callState) requestApproval(ctx context.Context) error {
 	c.answer, c.granted = answer, answer.Granted
 	if answer.Pending {
 		c.pending = true
-		return bailey.Denied.New("a person must approve this: "+c.decision.Reason,
+		return bailey.Denied.New("a person must approve this: "+strings.TrimPrefix(c.decision.Reason, "a person must approve this: "),
 			fmt.Sprintf("approval %s is open until %s; then repeat the same call; it runs once", c.approval,
 				answer.Expires.UTC().Format(time.RFC3339)))
 	}

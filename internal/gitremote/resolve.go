@@ -162,7 +162,7 @@ func (c *Config) Resolve(name string, p Purpose) (Remote, error) {
 	}
 	url, err := Address(urls[0])
 	if err != nil {
-		return none, bailey.KindOf(err).Wrapf(err, bailey.HintOf(err), "remote %s", name)
+		return none, bailey.KindOf(err).Errorf(bailey.HintOf(err), "remote %s: %s", name, err) // agents see the message alone
 	}
 	return Remote{Name: name, URL: url, Spelled: urls[0]}, nil
 }
@@ -293,6 +293,9 @@ func Address(spelled string) (string, error) {
 	}
 	scheme, rest, isURL := strings.Cut(spelled, "://")
 	switch {
+	case scheme == "file" && isURL, strings.HasPrefix(spelled, "/"), strings.HasPrefix(spelled, "./"), strings.HasPrefix(spelled, "../"):
+		return "", bailey.Invalid.New("it is a directory of this machine, and a call by the name of a remote speaks https",
+			"to push a branch there, call git.push with that directory, a bare repository in a workspace, as its input to")
 	case isURL && strings.Contains(rest[:strings.IndexAny(rest+"/", "/")], "@"):
 		return "", bailey.Invalid.New("its address has a user or a password",
 			"take it out: git remote set-url NAME https://HOST/PATH; the broker lends what the call needs")

@@ -57,7 +57,8 @@ func embeddedSource(file, name string) Source {
 
 // The built-in rules ask if no rule of the policy could judge a call: inputs without a type, and a changed program that
 // users other than root can write. A person must read a line for a source host that the validator does not accept. They
-// also deny what agents must never do: operator commands of Bailey in a shell.
+// also deny what agents must never do: operator commands of Bailey in a shell. And they ask about hosts in production and
+// about sandboxes that are large or connect elsewhere, so that a policy need not repeat these rules.
 const (
 	opaqueRule    bailey.RuleID = "opaque-input"
 	changedRule   bailey.RuleID = "changed-tool"
@@ -67,6 +68,10 @@ const (
 	requestRule   bailey.RuleID = "host-requests-ask"
 	applyAction                 = "source.apply"
 	applyRule     bailey.RuleID = "host-changes-ask"
+	prodRule      bailey.RuleID = "prod-hosts-ask"
+	sandboxAction               = "sandbox.create"
+	networkRule   bailey.RuleID = "sandbox-network-asks"
+	sizeRule      bailey.RuleID = "sandbox-size-asks"
 )
 
 // Starter returns the policy of a new home.
@@ -84,7 +89,7 @@ func Agents() Source { return embeddedSource("starter-agents.cedar", "starter-ag
 // Sandboxes returns the rules that accompany [Starter] for sandboxes. They are the same in each [Starting] policy.
 func Sandboxes() Source { return embeddedSource("starting/sandbox.cedar", "sandbox.cedar") }
 
-// Starting is a policy to begin with, instead of [Starter]: at most thirteen rules that a person can read.
+// Starting is a policy to begin with, instead of [Starter]: at most ten rules that a person can read.
 type Starting struct {
 	Name, Text string   // Text says in one line what it allows
 	rules      []string // files
@@ -134,14 +139,18 @@ func Load(c Config) (*Engine, error) {
 	}
 	rules = withBuiltin(rules, opaqueRule, embeddedSource("opaque.cedar", "built-in/opaque.cedar"), &found)
 	rules = withBuiltin(rules, changedRule, embeddedSource("changed.cedar", "built-in/changed.cedar"), &found)
-	if m.byUID[ActionUID(shellAction)] != nil {
-		rules = withBuiltin(rules, operatorRule, embeddedSource("operator.cedar", "built-in/operator.cedar"), &found)
-	}
-	if m.byUID[ActionUID(requestAction)] != nil {
-		rules = withBuiltin(rules, requestRule, embeddedSource("requests.cedar", "built-in/requests.cedar"), &found)
-	}
-	if m.byUID[ActionUID(applyAction)] != nil {
-		rules = withBuiltin(rules, applyRule, embeddedSource("apply.cedar", "built-in/apply.cedar"), &found)
+	for _, b := range []struct {
+		action string // the rule is about, which not every catalog has
+		id     bailey.RuleID
+		file   string
+	}{
+		{shellAction, operatorRule, "operator.cedar"}, {requestAction, requestRule, "requests.cedar"},
+		{applyAction, applyRule, "apply.cedar"}, {requestAction, prodRule, "prodhosts.cedar"},
+		{sandboxAction, networkRule, "sandbox-network.cedar"}, {sandboxAction, sizeRule, "sandbox-size.cedar"},
+	} {
+		if m.byUID[ActionUID(b.action)] != nil {
+			rules = withBuiltin(rules, b.id, embeddedSource(b.file, "built-in/"+b.file), &found)
+		}
 	}
 	found.checkUniqueIDs(rules)
 	for _, r := range rules {

@@ -40,7 +40,7 @@ func TestStartings(t *testing.T) {
 				t.Errorf("%s: rule %s", s.Name, r.ID)
 			}
 		}
-		if own == 0 || own > 14 { // ten, three for sandboxes and one for models
+		if own == 0 || own > 10 {
 			t.Errorf("%s has %d rules", s.Name, own)
 		}
 		if e.Tests < 4*(i+1) || slices.Contains([]string{s.Name, s.Text}, "") {

@@ -82,7 +82,8 @@ func callGateway(ctx context.Context, argv []string) (int, error) {
 				"the argument %q is not UTF-8", w)
 		}
 	}
-	if err := checkVariables(argv[0], os.Environ()); err != nil {
+	argv, carried, err := carryVariables(argv, os.Environ())
+	if err != nil {
 		return 0, err
 	}
 	c, err := localapi.Here(spawnGateway, func(s string) { fmt.Fprintln(os.Stderr, "bailey: "+s) })
@@ -94,6 +95,10 @@ func callGateway(ctx context.Context, argv []string) (int, error) {
 	out, errs := &counter{w: os.Stdout}, &counter{w: os.Stderr}
 	r, err := c.Call(ctx, localapi.CallQuery{Argv: argv, Text: true, Wait: true}, out, errs)
 	if err != nil {
+		if len(carried) > 0 {
+			fmt.Fprintf(os.Stderr, "bailey: the line includes the meaning of %s: %s\n", strings.Join(carried, ", "),
+				strings.Join(argv, " "))
+		}
 		return 0, err
 	}
 	r.TellWalls(os.Stderr)

@@ -107,7 +107,7 @@ func explainModules(w io.Writer, missing []string) {
 	if len(missing) > 1 {
 		more = fmt.Sprintf(" and %d more", len(missing)-1)
 	}
-	fmt.Fprintf(w, "bailey: a build has no network, and %s%s is not downloaded; go mod download downloads it\n", missing[0], more)
+	fmt.Fprintf(w, "bailey: a build has no network, and %s%s is not downloaded; go mod download (go.download) downloads it\n", missing[0], more)
 }
 
 // onlyOursToWrite reports whether a directory belongs to this user and no other user can write to it.
