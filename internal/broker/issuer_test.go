@@ -513,3 +513,54 @@ func TestWiderStaysKnown(t *testing.T) {
 		t.Errorf("after the next start: valid %v, %d files", f.isValid(token), h.leftFiles())
 	}
 }
+
+// TestAssertionServesSeveralLoans checks that an assertion is signed once for the loans of some minutes, and again after
+// a refusal, after its time, when the clock was set back, and for another key, which takes effect at once.
+func TestAssertionServesSeveralLoans(t *testing.T) {
+	for _, name := range []string{"github", "gcloud"} {
+		f, a, dir := issuerCases()[name].begin(t)
+		var kept *keptKey
+		switch a := a.(type) {
+		case *github:
+			kept = a.parsed
+		case *gcloud:
+			kept = a.parsed
+		}
+		mint := func() (string, error) {
+			_, err := a.Mint(t.Context(), time.Minute)
+			return kept.jwt, err
+		}
+		first, err := mint()
+		if again, err2 := mint(); first == "" || again != first || errors.Join(err, err2) != nil {
+			t.Errorf("%s: signed again: %v, %v, %v", name, again != first, err, err2)
+		}
+		for what, signed := range map[string]time.Time{"an old one": time.Now().Add(-keepAssertion),
+			"one of the future": time.Now().Add(time.Hour)} {
+			kept.jwt, kept.signed = "old", signed
+			if got, err := mint(); got == "old" || err != nil {
+				t.Errorf("%s, %s: %v", name, what, err)
+			}
+		}
+		f.setReply(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(401); return true })
+		if got, err := mint(); got != "" || !errors.Is(err, bailey.Denied) {
+			t.Errorf("%s: after a refusal it is kept: %v", name, err)
+		}
+		f.setReply(nil)
+		if got, err := mint(); got == "" || err != nil {
+			t.Errorf("%s: after a refusal: %v", name, err)
+		}
+		own := issuerCases()[name].files["own"]
+		other := strings.Replace(own, "-----BEGIN", "-----BEGIN A FOREIGN KEY-----\\nAA==\\n-----END A FOREIGN KEY-----\\n-----BEGIN", 1)
+		putPrivate(t, dir, "own", strings.ReplaceAll(other, "\\n", map[string]string{"github": "\n", "gcloud": "\\n"}[name]))
+		if _, err := mint(); err == nil {
+			t.Errorf("%s: a file with another key is not read", name)
+		}
+		putPrivate(t, dir, "own", own)
+		if err := os.Remove(filepath.Join(dir, "own")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := mint(); err == nil {
+			t.Errorf("%s: a loan without the key", name)
+		}
+	}
+}
