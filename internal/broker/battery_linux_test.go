@@ -245,7 +245,7 @@ func TestBatteryWithEveryLease(t *testing.T) {
 	os.Chmod(h.dir, 0o700)
 	h.config = Config{Dir: h.dir, Program: "test"}
 	c := &crowd{}
-	cases := cagedCases()
+	cases := issuerCases()
 	for _, name := range slices.Sorted(maps.Keys(cases)) {
 		c.addCase(t, h.dir, name, cases[name])
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -181,24 +180,6 @@ func longLived(files map[string]string) (list []string) {
 	return list
 }
 
-// cagedCases returns every adapter that asks a server for credentials that a cage may see.
-func cagedCases() map[string]issuerCase {
-	cases := issuerCases()
-	cases["kubectl"] = issuerCase{
-		entry: `kubectl: {server: URL, ca: ca.pem, credential: own, namespace: dev, account: agents, form: kubeconfig}`,
-		files: map[string]string{"own": "own-credential"}, handler: func(f *fakeIssuer, w http.ResponseWriter, _ *http.Request) {
-			writeJSON(w, 201, map[string]any{"kind": "TokenRequest", "status": map[string]any{"token": f.issue("token"),
-				"expirationTimestamp": time.Now().Add(10 * time.Minute)}})
-		}}
-	return cases
-}
-
-// isLentAsFile reports whether the tool of an adapter reads a file.
-func isLentAsFile(name string) bool {
-	first, _, _ := strings.Cut(name, " ")
-	return slices.Contains([]string{"aws", "gcloud", "azure", "kubectl", "argocd"}, strings.TrimSuffix(first, ","))
-}
-
 // TestNoLongLivedSecretInACage attacks a cage that has the lease of each adapter. The tool finds the value that was lent,
 // and nothing of the broker's own credential.
 func TestNoLongLivedSecretInACage(t *testing.T) {
@@ -209,7 +190,7 @@ func TestNoLongLivedSecretInACage(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cages.Close() })
-	cases := cagedCases()
+	cases := issuerCases()
 	for name, c := range cases {
 		h, _ := withIssuer(t, c)
 		l := loanOf("", nil, "free")

@@ -5,6 +5,7 @@ package broker
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -117,6 +118,16 @@ func TestIssuerFaults(t *testing.T) {
 			putPrivate(t, dir, c.own, strings.NewReplacer("own-credential", "expired", "root-token", "expired").Replace(own))
 			refused("a credential that expired", "status 40", bailey.Denied)
 			putPrivate(t, dir, c.own, own)
+		}
+		if strings.Contains(own, "PRIVATE KEY") {
+			text, _ := json.Marshal(revokedKeyPEM())
+			for old, text := range map[string]string{appKeyPEM(): revokedKeyPEM(),
+				strings.ReplaceAll(appKeyPEM(), "\n", `\n`): strings.Trim(string(text), `"`)} {
+				own = strings.ReplaceAll(own, old, text)
+			}
+			putPrivate(t, dir, c.own, own)
+			refused("a key that the issuer has removed", "status 40", bailey.Denied)
+			putPrivate(t, dir, c.own, c.files[c.own])
 		}
 		if !c.unchecked {
 			f.mu.Lock()
@@ -249,7 +260,7 @@ func (h *house) leftFiles() int {
 // TestLeaseIsGoneAfterItsCall checks, with each issuer that can revoke, that the issuer refuses a credential after its
 // call, and that the broker keeps nothing of it.
 func TestLeaseIsGoneAfterItsCall(t *testing.T) {
-	for _, name := range []string{"github", "vault", "vault with a token", "exchange", "argocd"} {
+	for _, name := range revocableCases() {
 		h, f := withIssuer(t, issuerCases()[name])
 		lease := h.lend(loanOf("", nil, "free"))
 		token := tokenIn(t, f, lease.Secrets[0].Reveal())
@@ -268,7 +279,7 @@ func TestLeaseIsGoneAfterItsCall(t *testing.T) {
 // TestRevocationFails checks that a failed revocation is in the journal with the remaining life of the credential, and
 // that the next start tries again.
 func TestRevocationFails(t *testing.T) {
-	for _, name := range []string{"github", "vault", "exchange", "argocd"} {
+	for _, name := range revocableCases() {
 		h, f := withIssuer(t, issuerCases()[name])
 		lease := h.lend(loanOf("", nil, "free"))
 		token := tokenIn(t, f, lease.Secrets[0].Reveal())
@@ -294,7 +305,7 @@ func TestRevocationFails(t *testing.T) {
 // TestKilledBeforeTheLoan checks that a credential of a broker that was killed after the issuer's answer, before or
 // after the journal's line, is revoked at the next start.
 func TestKilledBeforeTheLoan(t *testing.T) {
-	for _, name := range []string{"github", "vault", "exchange", "argocd"} {
+	for _, name := range revocableCases() {
 		for _, step := range []string{"write", "sync"} {
 			h, f := withIssuer(t, issuerCases()[name])
 			h.end()
