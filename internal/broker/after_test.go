@@ -3,6 +3,11 @@
 package broker
 
 import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +15,7 @@ import (
 
 	"bailey"
 	"bailey/internal/ktest"
+	"bailey/internal/redact"
 )
 
 // TestLifeAfterTheCall checks that a receipt has the end of each credential that stays valid after its call, and of no
@@ -64,6 +70,38 @@ func TestTwoCallsOneLease(t *testing.T) {
 			t.Errorf("%s: after the first call its credential is accepted: %v, that of the second: %v", name, f.isValid(one), f.isValid(other))
 		}
 		leases[1].Return()
+		h.end()
+	}
+}
+
+// TestLentInEncodings checks, with each adapter and in the form in which its tool gets the value, that the credential is
+// redacted in each encoding in which a tool may print it, also alone if the lent value is a document that contains it.
+func TestLentInEncodings(t *testing.T) {
+	ktest.Long(t)
+	for name, c := range issuerCases() {
+		h, f := withIssuer(t, c)
+		loan := loanOf("", nil, "free")
+		loan.Wants[0].File = isLentAsFile(name)
+		lease := h.lend(loan)
+		secret := value
+		if !strings.Contains(c.entry, "secret/data") {
+			secret = tokenIn(t, f, lease.Secrets[0].Reveal())
+			secret = regexp.MustCompile(`[A-Za-z0-9_.-]*` + secret).FindString(lease.Secrets[0].Reveal()) // of a JWT, all parts
+		}
+		all := redact.NewTable()
+		for _, known := range lease.Secrets {
+			all.Learn("LENT", known.Reveal())
+		}
+		quoted, _ := json.Marshal("\t" + secret)
+		for _, form := range []string{secret, string(quoted), url.QueryEscape(secret + "/"), url.PathEscape(secret + " "),
+			hex.EncodeToString([]byte(secret)), strings.ToUpper(hex.EncodeToString([]byte(secret))),
+			base64.StdEncoding.EncodeToString([]byte(secret)), base64.URLEncoding.EncodeToString([]byte(secret)),
+			base64.RawURLEncoding.EncodeToString([]byte("user:" + secret)), base64.StdEncoding.EncodeToString([]byte("x:" + secret))} {
+			if shown, _ := all.Text("it says " + form + " here"); strings.Contains(shown, form) || strings.Contains(shown, secret) {
+				t.Errorf("%s: %q is shown", name, shown)
+			}
+		}
+		lease.Return()
 		h.end()
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +17,8 @@ import (
 	"bailey/internal/jail"
 	"bailey/internal/jail/battery"
 	"bailey/internal/ktest"
+
+	"golang.org/x/sys/unix"
 )
 
 // In a cage, this test binary is the tool: the battery, or a search for secrets.
@@ -57,15 +59,21 @@ func searchCage() int {
 	for _, v := range os.Environ() {
 		look("environment", []byte(v))
 	}
+	searchShared(look)
 	filepath.WalkDir("/", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.HasPrefix(path, "/sys/") {
 			return nil
 		}
-		if strings.HasPrefix(path, "/proc/") && d.Name() != "environ" && d.Name() != "cmdline" {
-			return nil // the rest are no contents of files
+		if strings.HasPrefix(path, "/proc/") {
+			if d.Name() == "environ" || d.Name() == "cmdline" {
+				data, _ := os.ReadFile(path)
+				look(path, data)
+			}
+			return nil // the rest are no contents of files, or searchShared reads them
 		}
 		info, err := d.Info()
-		if err != nil || !info.Mode().IsRegular() || os.SameFile(info, self) || info.Size() > 16<<20 {
+		if err != nil || !info.Mode().IsRegular() || info.Size() == self.Size() || // a copy has the texts too
+			info.Size() > 16<<20 {
 			return nil
 		}
 		if data, err := os.ReadFile(path); err == nil {
@@ -76,6 +84,40 @@ func searchCage() int {
 	json.NewEncoder(os.Stdout).Encode(found)
 	return 0
 }
+
+// searchShared looks into the memory that this process shares with another or has from a file, into all memory of other
+// processes, and at what else can be shared: sockets with an address, segments of System V and keys.
+func searchShared(look func(place string, data []byte)) {
+	maps, _ := filepath.Glob("/proc/[0-9]*/maps")
+	self, _ := os.Readlink("/proc/self/exe")
+	for _, file := range maps {
+		own := file == fmt.Sprintf("/proc/%d/maps", os.Getpid())
+		text, _ := os.ReadFile(file)
+		mem, err := os.Open(strings.TrimSuffix(file, "maps") + "mem")
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			var begin, end, offset, inode uint64
+			var mode, device string
+			if _, err := fmt.Sscanf(line, "%x-%x %s %x %s %d", &begin, &end, &mode, &offset, &device, &inode); err != nil ||
+				mode[0] != 'r' || end-begin > 64<<20 || own && mode[3] != 's' && (inode == 0 || strings.HasSuffix(line, " "+self+"\n")) {
+				continue // the private memory of this process has the texts themselves, and so has its program
+			}
+			data := make([]byte, end-begin)
+			n, _ := mem.ReadAt(data, int64(begin))
+			look(file, data[:n])
+		}
+		mem.Close()
+	}
+	for _, list := range []string{"/proc/net/unix", "/proc/sysvipc/shm", "/proc/sysvipc/msg", "/proc/keys", "/proc/locks"} {
+		data, _ := os.ReadFile(list)
+		look(list, data)
+	}
+}
+
+// missingPlace stands for a place that a scene lacks.
+const missingPlace = "/nonexistent"
 
 // cagedOutput runs the tool in a cage with a lease and returns what it prints.
 func cagedOutput(t *testing.T, cages *jail.Jail, lease bailey.Lease, scene battery.Scene, stdin string, args ...string) string {
@@ -89,7 +131,22 @@ func cagedOutput(t *testing.T, cages *jail.Jail, lease bailey.Lease, scene batte
 		t.Fatal(err)
 	}
 	job := bailey.Job{Command: self, Args: args, Env: []string{battery.Env + "=" + string(text)}, NeedsProc: true,
-		Limits: bailey.Limits{MemoryBytes: 1 << 30, Tasks: 64}, Timeout: time.Minute}
+		Limits: bailey.Limits{MemoryBytes: 1 << 30, Tasks: scene.Tasks}, Timeout: 5 * time.Minute}
+	if scene.Tasks == 0 {
+		job.Limits.Tasks = 64
+	}
+	for i, dir := range []string{scene.RO, scene.RW} {
+		if dir == missingPlace {
+			continue
+		}
+		fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := os.NewFile(uintptr(fd), dir)
+		defer f.Close()
+		job.Places = append(job.Places, bailey.Place{Input: "path", Path: dir, File: f, Write: i == 1})
+	}
 	for _, v := range lease.Env {
 		name, _, _ := strings.Cut(v, "=")
 		job.EnvNames = append(job.EnvNames, name)
@@ -134,19 +191,14 @@ func TestNoLongLivedSecretInACage(t *testing.T) {
 	}
 	t.Cleanup(func() { cages.Close() })
 	cases := issuerCases()
-	cases["kubectl"] = issuerCase{entry: `kubectl: {server: URL, ca: ca.pem, credential: own, namespace: dev, account: agents, form: kubeconfig}`,
-		files: map[string]string{"own": "own-credential"}, handler: func(f *fakeIssuer, w http.ResponseWriter, _ *http.Request) {
-			writeJSON(w, 201, map[string]any{"kind": "TokenRequest", "status": map[string]any{"token": f.issue("token"),
-				"expirationTimestamp": time.Now().Add(10 * time.Minute)}})
-		}}
 	for name, c := range cases {
 		h, _ := withIssuer(t, c)
 		l := loanOf("", nil, "free")
-		l.Wants[0].File = slices.Contains([]string{"aws", "gcloud", "azure", "kubectl", "argocd"}, strings.FieldsFunc(name, func(r rune) bool { return r < 'a' })[0])
+		l.Wants[0].File = isLentAsFile(name)
 		lease := h.lend(l)
 		canary := filepath.Join(h.dir, "canary")
 		scene := battery.Scene{Token: rand.Text() + rand.Text(), Canary: canary, Kind: "full", Proc: true, Maskless: true,
-			Secret: filepath.Join(h.dir, "own"), RO: "/nonexistent", RW: "/nonexistent", Home: "/home/bailey", Tmp: "/tmp", Pids: []int{os.Getpid()},
+			Secret: filepath.Join(h.dir, "own"), RO: missingPlace, RW: missingPlace, Home: "/home/bailey", Tmp: "/tmp", Pids: []int{os.Getpid()},
 			Only: []string{"data/secret", "data/secret-magic-link", "data/descriptors", "data/inherited-directory", "data/read-root",
 				"data/read-proc-1-environ", "data/read-proc-1-mem", "data/read-proc-1-root", "data/read-proc-1-fd"}}
 		putPrivate(t, h.dir, "canary", scene.Token)

@@ -7,7 +7,9 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -118,8 +120,8 @@ func (c Client) requestLoan(conn *peer.Conn, l bailey.Loan) (lease bailey.Lease,
 			lease.Env = append(lease.Env, w.Env+"="+text)
 		}
 	}
-	for _, f := range lease.Files {
-		for _, secret := range embeddedSecrets(f.Value.Reveal()) {
+	for _, whole := range lease.Secrets[:len(l.Wants)] {
+		for _, secret := range embeddedSecrets(whole.Reveal()) {
 			lease.Secrets = append(lease.Secrets, bailey.NewSecret(secret))
 		}
 	}
@@ -304,12 +306,22 @@ var secretKey = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)(?:token|secret|password|passwd|authorization|key-data)[a-z_-]*["']?[ \t]*[:=][ \t]*["']?(?:(?:bearer|basic)[ \t]+)?([^\s"',}]{8,})`)
 })
 
-// embeddedSecrets returns the secrets in a lent file. A tool can print one of them without printing the whole file, and
-// redaction would otherwise look for the whole file only.
+// embeddedSecrets returns the secrets in a lent document, for example in a file or in a secret of Vault with several
+// fields. A tool can print one of them without printing the whole, and redaction would otherwise look for the whole only.
 func embeddedSecrets(text string) (list []string) {
 	for _, m := range secretKey().FindAllStringSubmatch(text, maxInner) {
 		if m[1] != text {
 			list = append(list, m[1])
+		}
+	}
+	var fields map[string]string
+	if !strings.HasPrefix(text, "{") || json.Unmarshal([]byte(text), &fields) != nil {
+		return list
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) { // of a plain object, the values under other names too
+		v := fields[name]
+		if len(v) >= 8 && len(list) < maxInner && !slices.ContainsFunc(list, func(found string) bool { return strings.Contains(v, found) }) {
+			list = append(list, v)
 		}
 	}
 	return list

@@ -163,3 +163,48 @@ func TestAwsWithLease(t *testing.T) {
 	}
 	lease.Return()
 }
+
+// TestGcloudWithLease checks that the real gcloud uses a lent access token from its file and no other login, and that the
+// API refuses it when the token has another scope.
+func TestGcloudWithLease(t *testing.T) {
+	ktest.Long(t)
+	ktest.Require(t, "gcloud")
+	c := issuerCases()["gcloud"]
+	google := c.handler
+	asked := make(chan string, 16)
+	c.handler = func(f *fakeIssuer, w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/projects/shop-prod" {
+			google(f, w, r)
+			return
+		}
+		asked <- bearerOf(r)
+		if f.valid[bearerOf(r)] != "google" {
+			writeJSON(w, 401, map[string]any{"error": map[string]any{"code": 401, "status": "UNAUTHENTICATED", "message": "no"}})
+			return
+		}
+		writeJSON(w, 200, map[string]string{"projectId": "shop-prod", "lifecycleState": "ACTIVE", "name": "the shop"})
+	}
+	h, f := withIssuer(t, c)
+	lease := h.lend(loanOf("", nil, "free"))
+	gcloud := func(token string) (string, error) {
+		putPrivate(t, h.dir, "lent", token)
+		return runClient(t, "gcloud", []string{"CLOUDSDK_AUTH_ACCESS_TOKEN_FILE=" + filepath.Join(h.dir, "lent"),
+			"CLOUDSDK_CONFIG=" + t.TempDir(), "CLOUDSDK_CORE_DISABLE_PROMPTS=1", "CLOUDSDK_CORE_CHECK_GCE_METADATA=0",
+			"CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK=1", "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING=1",
+			"CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE=" + filepath.Join(h.dir, "ca.pem"),
+			"CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER=" + f.URL + "/"},
+			"projects", "describe", "shop-prod", "--format=value(name)")
+	}
+	token := lease.Secrets[0].Reveal()
+	if out, err := gcloud(token); err != nil || !strings.Contains(out, "the shop") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if got := <-asked; got != token {
+		t.Error("gcloud sent another token")
+	}
+	if out, err := gcloud("another-token"); err == nil {
+		t.Errorf("another token: %s", out)
+	}
+	lease.Return()
+	h.end()
+}

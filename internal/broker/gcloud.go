@@ -127,7 +127,9 @@ func (g *gcloud) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 	return m, err
 }
 
-// logIn gets a token of the broker's own account with a signed assertion (RFC 7523, section 2.1).
+// logIn gets a token of the broker's own account with a signed assertion (RFC 7523, section 2.1). Google accepts one more
+// than once, until it ends, which is at most an hour after its beginning. The token is asked for each loan, so that
+// Google decides each time whether the key is still valid.
 func (g *gcloud) logIn(ctx context.Context) (string, error) {
 	text, err := readPrivate(g.key, MaxValue)
 	if err != nil {
@@ -157,8 +159,8 @@ func (g *gcloud) logIn(ctx context.Context) (string, error) {
 		)
 	}
 	now := time.Now()
-	jwt, err := signJWT(key, file.ID, map[string]any{"iss": file.Email, "aud": g.login.base.JoinPath("token").String(),
-		"scope": "https://www.googleapis.com/auth/iam", "iat": now.Unix(), "exp": now.Add(5 * time.Minute).Unix()})
+	jwt, err := g.parsed.signAssertion(key, file.ID, now, 0, 2*keepAssertion, map[string]string{"iss": file.Email,
+		"aud": g.login.base.JoinPath("token").String(), "scope": "https://www.googleapis.com/auth/iam"})
 	if err != nil {
 		return "", err
 	}
@@ -170,6 +172,7 @@ func (g *gcloud) logIn(ctx context.Context) (string, error) {
 	if err := g.login.sendRequest(ctx, exchange{method: http.MethodPost, path: "token", header: header, body: body,
 		into: &got, reason: jsonCode("error"),
 		cure: "check that the broker's service account key is still valid"}); err != nil {
+		g.parsed.forgetAssertion()
 		return "", err
 	}
 	if got.AccessToken == "" {

@@ -12,6 +12,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -35,12 +36,22 @@ type github struct {
 	parsed       *keptKey
 }
 
-// keptKey is a private key as it was parsed last: to check it takes as long as the rest of a loan.
+// keptKey is a private key as it was parsed last, and the last assertion that it signed: to check a key and to sign each
+// take longer than the rest of a loan. Its file is read for each loan, and another key there forgets both.
 type keptKey struct {
 	mu  sync.Mutex
 	sum [sha256.Size]byte // digest of its text
 	key *rsa.PrivateKey
+
+	jwt    string
+	id     string // of the key
+	says   map[string]string
+	signed time.Time // when jwt was made
 }
+
+// keepAssertion is how long an assertion serves further loans. The issuer must accept it for some minutes more, because
+// clocks differ.
+const keepAssertion = 5 * time.Minute
 
 // parseKey returns the key of a text in PEM.
 func (k *keptKey) parseKey(text []byte) (*rsa.PrivateKey, error) {
@@ -51,9 +62,40 @@ func (k *keptKey) parseKey(text []byte) (*rsa.PrivateKey, error) {
 		if err != nil {
 			return nil, err
 		}
-		k.sum, k.key = sum, key
+		k.sum, k.key, k.jwt = sum, key, ""
 	}
 	return k.key, nil
+}
+
+// signAssertion returns an assertion with these claims that key signed in the last minutes, or signs one that is valid
+// from the time early before now to the time late after it.
+func (k *keptKey) signAssertion(key *rsa.PrivateKey, id string, now time.Time, early, late time.Duration,
+	says map[string]string) (string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	age := now.Sub(k.signed)
+	if k.jwt != "" && k.key == key && k.id == id && maps.Equal(k.says, says) && age >= 0 && age < keepAssertion {
+		return k.jwt, nil
+	}
+	claims := map[string]any{"iat": now.Add(-early).Unix(), "exp": now.Add(late).Unix()}
+	for name, text := range says {
+		claims[name] = text
+	}
+	jwt, err := signJWT(key, id, claims)
+	if err != nil {
+		return "", err
+	}
+	if k.key == key { // another loan may have read another key meanwhile
+		k.jwt, k.id, k.says, k.signed = jwt, id, says, now
+	}
+	return jwt, nil
+}
+
+// forgetAssertion makes the next loan sign again, for example because the issuer refused this one.
+func (k *keptKey) forgetAssertion() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.jwt = ""
 }
 
 func makeGitHub(decode func(any) error, dir string) (Adapter, string, error) {
@@ -131,7 +173,7 @@ type installationToken struct {
 }
 
 func (g *github) Mint(ctx context.Context, _ time.Duration) (Minted, error) {
-	jwt, err := g.signAssertion(time.Now())
+	jwt, err := g.ownAssertion(time.Now())
 	if err != nil {
 		return Minted{}, err
 	}
@@ -143,6 +185,7 @@ func (g *github) Mint(ctx context.Context, _ time.Duration) (Minted, error) {
 	if err := g.sendRequest(ctx, exchange{method: http.MethodPost,
 		path:   "app/installations/" + strconv.FormatInt(g.installation, 10) + "/access_tokens",
 		header: header, body: body, into: &got, cure: "check the app's key and id, and that it is installed with these permissions"}); err != nil {
+		g.parsed.forgetAssertion()
 		return Minted{}, err
 	}
 	if got.Token == "" {
@@ -198,18 +241,14 @@ func githubHeader(bearer string) map[string]string {
 	}
 }
 
-// signAssertion returns the JSON web token that names the app. GitHub refuses one that is valid for more than ten
-// minutes, and recommends that it begin a minute ago, because clocks differ.
-func (g *github) signAssertion(now time.Time) (string, error) {
+// ownAssertion returns the JSON web token that names the app. GitHub refuses one that is valid for more than ten
+// minutes, and recommends that it begin a minute ago, because clocks differ. It may be sent more than once.
+func (g *github) ownAssertion(now time.Time) (string, error) {
 	key, err := g.parsed.readKey(g.key)
 	if err != nil {
 		return "", err
 	}
-	return signJWT(
-		key,
-		"",
-		map[string]any{"iat": now.Add(-time.Minute).Unix(), "exp": now.Add(8 * time.Minute).Unix(), "iss": g.app},
-	)
+	return g.parsed.signAssertion(key, "", now, time.Minute, 8*time.Minute, map[string]string{"iss": g.app})
 }
 
 // readKey reads a private key in PEM, of PKCS #1 or PKCS #8, from a file that only the broker's user can read.

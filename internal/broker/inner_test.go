@@ -28,7 +28,8 @@ func TestInnerSecrets(t *testing.T) {
 		"[default]\naws_access_key_id = AKIAIOSFODNN7EXAMPLE\naws_secret_access_key = wJalrXUtnFEMI/K7MDENG+bPx\naws_session_token=FwoGZXIvYXdzEJr=\n": {"wJalrXUtnFEMI/K7MDENG+bPx", "FwoGZXIvYXdzEJr="},
 		`{"Authorization":"Bearer ya29.headers"}`: {"ya29.headers"},
 		"users:\n- name: someone-of-ours\n  user:\n    client-key-data: LS0tLS1CRUdJTg==\n    'password': \"correct horse\"\n    id-token:\n      none\n": {"LS0tLS1CRUdJTg=="},
-		"ghp_theWholeValueIsOne": nil,
+		"ghp_theWholeValueIsOne":                                    nil,
+		`{"dsn":"postgres://u:p@db/shop","user":"app","zone":"eu"}`: {"postgres://u:p@db/shop"},
 	} {
 		if got := embeddedSecrets(text); !slices.Equal(got, want) {
 			t.Errorf("%q\n%q, want %q", text, got, want)
@@ -36,7 +37,7 @@ func TestInnerSecrets(t *testing.T) {
 	}
 }
 
-// TestInnerSecretsAreLearnt checks that these secrets are among those of the lease, but only if it is lent as a file.
+// TestInnerSecretsAreLearnt checks that these secrets are among those of the lease, lent as a file or in a variable.
 func TestInnerSecretsAreLearnt(t *testing.T) {
 	h := newHouse(t, table()+`  whole: {literal: '{"Authorization":"Bearer ya29.headers"}', ttl: 1m, approval: none}`+"\n")
 	for _, file := range []bool{true, false} {
@@ -44,7 +45,7 @@ func TestInnerSecretsAreLearnt(t *testing.T) {
 		l.Wants[0].File = file
 		lease := h.lend(l)
 		has := slices.ContainsFunc(lease.Secrets, func(s bailey.Secret) bool { return s.Reveal() == "ya29.headers" })
-		if has != file || lease.Secrets[1].Reveal() != value {
+		if !has || lease.Secrets[1].Reveal() != value {
 			t.Errorf("a file %v: learnt %v of %d", file, has, len(lease.Secrets))
 		}
 		lease.Return()

@@ -5,6 +5,7 @@ package broker
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -117,6 +118,16 @@ func TestIssuerFaults(t *testing.T) {
 			putPrivate(t, dir, c.own, strings.NewReplacer("own-credential", "expired", "root-token", "expired").Replace(own))
 			refused("a credential that expired", "status 40", bailey.Denied)
 			putPrivate(t, dir, c.own, own)
+		}
+		if strings.Contains(own, "PRIVATE KEY") {
+			text, _ := json.Marshal(revokedKeyPEM())
+			for old, text := range map[string]string{appKeyPEM(): revokedKeyPEM(),
+				strings.ReplaceAll(appKeyPEM(), "\n", `\n`): strings.Trim(string(text), `"`)} {
+				own = strings.ReplaceAll(own, old, text)
+			}
+			putPrivate(t, dir, c.own, own)
+			refused("a key that the issuer has removed", "status 40", bailey.Denied)
+			putPrivate(t, dir, c.own, c.files[c.own])
 		}
 		if !c.unchecked {
 			f.mu.Lock()
@@ -249,7 +260,7 @@ func (h *house) leftFiles() int {
 // TestLeaseIsGoneAfterItsCall checks, with each issuer that can revoke, that the issuer refuses a credential after its
 // call, and that the broker keeps nothing of it.
 func TestLeaseIsGoneAfterItsCall(t *testing.T) {
-	for _, name := range []string{"github", "vault", "vault with a token", "exchange", "argocd"} {
+	for _, name := range revocableCases() {
 		h, f := withIssuer(t, issuerCases()[name])
 		lease := h.lend(loanOf("", nil, "free"))
 		token := tokenIn(t, f, lease.Secrets[0].Reveal())
@@ -268,7 +279,7 @@ func TestLeaseIsGoneAfterItsCall(t *testing.T) {
 // TestRevocationFails checks that a failed revocation is in the journal with the remaining life of the credential, and
 // that the next start tries again.
 func TestRevocationFails(t *testing.T) {
-	for _, name := range []string{"github", "vault", "exchange", "argocd"} {
+	for _, name := range revocableCases() {
 		h, f := withIssuer(t, issuerCases()[name])
 		lease := h.lend(loanOf("", nil, "free"))
 		token := tokenIn(t, f, lease.Secrets[0].Reveal())
@@ -294,7 +305,7 @@ func TestRevocationFails(t *testing.T) {
 // TestKilledBeforeTheLoan checks that a credential of a broker that was killed after the issuer's answer, before or
 // after the journal's line, is revoked at the next start.
 func TestKilledBeforeTheLoan(t *testing.T) {
-	for _, name := range []string{"github", "vault", "exchange", "argocd"} {
+	for _, name := range revocableCases() {
 		for _, step := range []string{"write", "sync"} {
 			h, f := withIssuer(t, issuerCases()[name])
 			h.end()
@@ -511,5 +522,56 @@ func TestWiderStaysKnown(t *testing.T) {
 	h.start(false)
 	if f.isValid(token) || h.leftFiles() != 0 {
 		t.Errorf("after the next start: valid %v, %d files", f.isValid(token), h.leftFiles())
+	}
+}
+
+// TestAssertionServesSeveralLoans checks that an assertion is signed once for the loans of some minutes, and again after
+// a refusal, after its time, when the clock was set back, and for another key, which takes effect at once.
+func TestAssertionServesSeveralLoans(t *testing.T) {
+	for _, name := range []string{"github", "gcloud"} {
+		f, a, dir := issuerCases()[name].begin(t)
+		var kept *keptKey
+		switch a := a.(type) {
+		case *github:
+			kept = a.parsed
+		case *gcloud:
+			kept = a.parsed
+		}
+		mint := func() (string, error) {
+			_, err := a.Mint(t.Context(), time.Minute)
+			return kept.jwt, err
+		}
+		first, err := mint()
+		if again, err2 := mint(); first == "" || again != first || errors.Join(err, err2) != nil {
+			t.Errorf("%s: signed again: %v, %v, %v", name, again != first, err, err2)
+		}
+		for what, signed := range map[string]time.Time{"an old one": time.Now().Add(-keepAssertion),
+			"one of the future": time.Now().Add(time.Hour)} {
+			kept.jwt, kept.signed = "old", signed
+			if got, err := mint(); got == "old" || err != nil {
+				t.Errorf("%s, %s: %v", name, what, err)
+			}
+		}
+		f.setReply(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(401); return true })
+		if got, err := mint(); got != "" || !errors.Is(err, bailey.Denied) {
+			t.Errorf("%s: after a refusal it is kept: %v", name, err)
+		}
+		f.setReply(nil)
+		if got, err := mint(); got == "" || err != nil {
+			t.Errorf("%s: after a refusal: %v", name, err)
+		}
+		own := issuerCases()[name].files["own"]
+		other := strings.Replace(own, "-----BEGIN", "-----BEGIN A FOREIGN KEY-----\\nAA==\\n-----END A FOREIGN KEY-----\\n-----BEGIN", 1)
+		putPrivate(t, dir, "own", strings.ReplaceAll(other, "\\n", map[string]string{"github": "\n", "gcloud": "\\n"}[name]))
+		if _, err := mint(); err == nil {
+			t.Errorf("%s: a file with another key is not read", name)
+		}
+		putPrivate(t, dir, "own", own)
+		if err := os.Remove(filepath.Join(dir, "own")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := mint(); err == nil {
+			t.Errorf("%s: a loan without the key", name)
+		}
 	}
 }

@@ -116,8 +116,20 @@ var appKey = sync.OnceValue(func() *rsa.PrivateKey {
 	return key
 })
 
-func appKeyPEM() string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(appKey())}))
+// revokedKey is a key that the issuers do not know any more.
+var revokedKey = sync.OnceValue(func() *rsa.PrivateKey {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		panic(err)
+	}
+	return key
+})
+
+func appKeyPEM() string     { return rsaPEM(appKey()) }
+func revokedKeyPEM() string { return rsaPEM(revokedKey()) }
+
+func rsaPEM(key *rsa.PrivateKey) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 }
 
 // claimsOf verifies an assertion and returns its claims: the signature, and that it is valid now for at most the given
@@ -491,10 +503,30 @@ func issuerCases() map[string]issuerCase {
 				"workload": "workload"}, own: "own", unchecked: true, revocable: true},
 		"argocd": {handler: serveArgoCD, entry: `argocd: {server: URL, ca: ca.pem, token: own, project: shop, role: agents}`,
 			files: secret, own: "own", unchecked: true, revocable: true, value: `"auth-token"`},
+		"kubectl": {handler: serveCluster,
+			entry: `kubectl: {server: URL, ca: ca.pem, credential: own, namespace: dev, account: agents, form: kubeconfig}`,
+			files: secret, own: "own", unchecked: true, value: `"namespace":"dev"`},
 		"infisical": {handler: serveInfisical,
 			entry: `infisical: {server: URL, ca: ca.pem, client: bailey, secret: own, project: p1, environment: prod, path: /app, name: DB_PASSWORD}`,
 			files: secret, own: "own", unchecked: true},
 	}
+}
+
+// isLentAsFile reports whether the tool of an adapter reads a file.
+func isLentAsFile(name string) bool {
+	first, _, _ := strings.Cut(name, " ")
+	return slices.Contains([]string{"aws", "gcloud", "azure", "kubectl", "argocd"}, strings.TrimSuffix(first, ","))
+}
+
+// revocableCases are the names of the adapters whose issuer can revoke.
+func revocableCases() (names []string) {
+	for name, c := range issuerCases() {
+		if c.revocable {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // begin starts the issuer and makes the adapter.

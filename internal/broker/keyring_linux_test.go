@@ -19,14 +19,8 @@ import (
 // TestKeyring reads an item of a real keyring: gnome-keyring, on a bus of its own.
 func TestKeyring(t *testing.T) {
 	ktest.Long(t)
-	ktest.Require(t, "account", "dbus-daemon", "gnome-keyring-daemon", "secret-tool") // the bus refuses users without an account
-	home := t.TempDir()
-	t.Setenv("HOME", home)
-	t.Setenv("XDG_RUNTIME_DIR", home)
-	t.Setenv("XDG_DATA_HOME", home)
-	t.Setenv("XDG_CONFIG_HOME", home)
-	startProgram(t, "", "dbus-daemon", "--session", "--nofork", "--print-address=1", "--address=unix:path="+filepath.Join(home, "bus"))
-	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+filepath.Join(home, "bus"))
+	ktest.Require(t, keyringPrograms()...)
+	startKeyring(t)
 	k := &keyring{service: "bailey test", account: "gh"}
 	read := func() (string, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -34,33 +28,59 @@ func TestKeyring(t *testing.T) {
 		m, err := k.Mint(ctx, time.Minute)
 		return string(m.Value), err
 	}
-	startProgram(t, "password", "gnome-keyring-daemon", "--foreground", "--unlock", "--components=secrets")
-	store := func(account string) {
-		deadline := time.Now().Add(30 * time.Second)
-		for {
-			cmd := exec.Command("secret-tool", "store", "--label=test", "service", "bailey test", "account", account)
-			cmd.Stdin = strings.NewReader(value)
-			out, err := cmd.CombinedOutput()
-			if err == nil {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			time.Sleep(20 * time.Millisecond) // until the keyring is on the bus and unlocked
-		}
-	}
-	store("other")
+	storeItem(t, "other", value)
 	if got, err := read(); err == nil || !strings.Contains(err.Error(), "has no item") || bailey.HintOf(err) == "" {
 		t.Errorf("another account: %q, %v", got, err)
 	}
-	store("gh")
+	storeItem(t, "gh", value)
 	if got, err := read(); got != value || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 	lockKeyring(t)
 	if got, err := read(); err == nil || !strings.Contains(err.Error(), "locked") {
 		t.Errorf("a locked keyring: %q, %v", got, err)
+	}
+}
+
+// keyringPrograms are the features that a real keyring needs: the bus refuses users without an account.
+func keyringPrograms() []string {
+	return []string{"account", "dbus-daemon", "gnome-keyring-daemon", "secret-tool"}
+}
+
+// startKeyring starts an unlocked keyring on a bus of its own, or reports false if a program for it is missing.
+func startKeyring(t *testing.T) bool {
+	t.Helper()
+	for _, name := range keyringPrograms() {
+		if err := ktest.Has(name); err != nil {
+			t.Run("keyring", func(t *testing.T) { ktest.Missing(t, name, err) })
+			return false
+		}
+	}
+	home := t.TempDir()
+	for _, name := range []string{"HOME", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME"} {
+		t.Setenv(name, home)
+	}
+	startProgram(t, "", "dbus-daemon", "--session", "--nofork", "--print-address=1", "--address=unix:path="+filepath.Join(home, "bus"))
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+filepath.Join(home, "bus"))
+	startProgram(t, "password", "gnome-keyring-daemon", "--foreground", "--unlock", "--components=secrets")
+	return true
+}
+
+// storeItem stores a secret in the keyring.
+func storeItem(t *testing.T, account, secret string) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		cmd := exec.Command("secret-tool", "store", "--label=test", "service", "bailey test", "account", account)
+		cmd.Stdin = strings.NewReader(secret)
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		time.Sleep(20 * time.Millisecond) // until the keyring is on the bus and unlocked
 	}
 }
 

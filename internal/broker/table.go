@@ -115,12 +115,20 @@ func (t *Table) canConnect(uid, own int) bool { return uid == own || slices.Cont
 // findEntry returns the entry of the table for a want, with the limits of its call.
 func (t *Table) findEntry(w want) (Entry, error) {
 	e, ok := t.Leases[w.Name]
+	if !ok && w.Name == azureLogin {
+		return e, unavailableError(nil, "use a capability of pack az with inputs instead, which takes the lease azure-headers: bailey capabilities list",
+			"a command line of az needs the directory of az login, and no lease has that form")
+	}
 	if !ok {
 		return e, unavailableError(nil, "name it under leases in "+TableName+", then bailey-broker apply; there is "+cmp.Or(leaseNames(t.Leases), "none"),
 			"credential %q is not in the broker's table", w.Name)
 	}
 	return e.narrowEntry(w)
 }
+
+// azureLogin is the credential of typed lines of az. az takes an access token alone, without one to renew it, but from two
+// files with names of its own in a directory that it writes; a credential is one file, which no tool writes.
+const azureLogin = "azure-login"
 
 func leaseNames(m map[string]Entry) string {
 	var list []string

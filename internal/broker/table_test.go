@@ -152,3 +152,15 @@ func FuzzTable(f *testing.F) {
 		}
 	})
 }
+
+// TestAzureLoginIsRefusedByName checks that a typed line of az is refused with its cause and what to use instead, and not
+// with the advice to add a lease that cannot exist.
+func TestAzureLoginIsRefusedByName(t *testing.T) {
+	h := newHouse(t, table())
+	l := loanOf("", nil, "free")
+	l.Wants = []bailey.Want{{Name: azureLogin, Env: "AZURE_LOGIN", File: true}}
+	h.refused("a typed line of az", l, bailey.Unavailable, "no lease has that form")
+	if _, err := h.client.Lend(t.Context(), l); !strings.Contains(bailey.HintOf(err), "azure-headers") {
+		t.Errorf("%v", bailey.HintOf(err))
+	}
+}

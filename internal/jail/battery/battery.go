@@ -62,6 +62,7 @@ type Scene struct {
 	Token  string   // random; the tests search for it afterwards
 	Canary string   // a file of the host with Token in it: a process that can read it is not in a cage
 	Weak   []string // layers that this cage lacks on purpose
+	Lent   []string // variables of lent credentials, which the cage sets
 	Kind   string   // full or landlock
 	Proc   bool     // the cage has a /proc
 	Only   []string // names of the probes to run; empty means all that share a run

@@ -181,8 +181,8 @@ func checkStdStreams(*Scene) verdict {
 }
 
 // checkEnviron expects only variables that the cage or the manifest sets (traps 4 and 12).
-func checkEnviron(*Scene) verdict {
-	allowed := []string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", Env}
+func checkEnviron(s *Scene) verdict {
+	allowed := append([]string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", Env}, s.Lent...)
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); !slices.Contains(allowed, name) {
 			return openVerdict("%s is set", name)
