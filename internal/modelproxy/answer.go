@@ -203,11 +203,14 @@ func (x *exchange) isStream(res *http.Response) bool {
 	return kind != "application/json" || x.endpoint.Array
 }
 
+// readSize is the largest part of an answer that is edited and written at once.
+const readSize = 32 << 10
+
 // streamReply passes an answer on as it arrives.
 func (x *exchange) streamReply(ctx context.Context, res *http.Response, body io.Reader) error {
 	edit := x.newReplyEditor()
 	out := modelwire.NewStream(x.endpoint, clientWriter{x, res}, edit)
-	_, err := io.CopyBuffer(struct{ io.Writer }{out}, body, make([]byte, 32<<10))
+	_, err := io.CopyBuffer(struct{ io.Writer }{out}, body, make([]byte, readSize))
 	if err == nil {
 		err = out.Close()
 	}
