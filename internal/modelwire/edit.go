@@ -2,6 +2,7 @@ package modelwire
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,6 +61,7 @@ type patch struct {
 
 // walker visits the texts of one document.
 type walker struct {
+	ctx        context.Context // nil: no end
 	doc        document
 	text       TextFunc
 	reply      bool
@@ -108,6 +110,12 @@ func (w *walker) editString(n int, where Where) {
 
 // editRaw replaces the string n by what edit makes of it, or by what the cache has for its bytes.
 func (w *walker) editRaw(n int, where Where, edit func(string) string) {
+	if w.ctx != nil && w.err == nil && w.ctx.Err() != nil {
+		w.err = context.Cause(w.ctx)
+	}
+	if w.err != nil {
+		return
+	}
 	raw := w.doc.rawValue(n)
 	w.sum.Texts++
 	edited, known := w.cache.findText(w.generation, where, raw)

@@ -43,6 +43,12 @@ func ModelProviders() map[string]string {
 		"gemini": "https://generativelanguage.googleapis.com"}
 }
 
+// ModelHosts lists the host:port of the usual hosts of each provider, with that of its accounts.
+func ModelHosts() map[string][]string {
+	return map[string][]string{"anthropic": {"api.anthropic.com:443"}, "openai": {"api.openai.com:443", "chatgpt.com:443"},
+		"gemini": {"generativelanguage.googleapis.com:443"}}
+}
+
 func (r reader) readModel(n ast.Node) (m Model) {
 	r.readKeys(n, "part of model", strictyaml.Fields{
 		"providers": storeIn(&m.Providers, r.readProviders),
