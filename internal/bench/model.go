@@ -271,7 +271,9 @@ func newModelBench() (b *modelBench, err error) {
 			return modelproxy.Provider{Name: name, Base: b.direct, KeyFile: key}
 		},
 		Prompt:   func(_ context.Context, _ bailey.Call, s string) (string, error) { return s, nil },
-		Restores: func() []string { return nil }, Upstream: modelproxy.NewTransport(func() *url.URL { return nil }),
+		Render:   func(context.Context, bailey.Call) func(string) string { return nil },
+		Restores: func() []string { return nil }, Prices: func() []modelproxy.Price { return nil },
+		Upstream: modelproxy.NewTransport(func() *url.URL { return nil }),
 	})
 	if err != nil {
 		return b, err

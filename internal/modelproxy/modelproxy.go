@@ -90,8 +90,13 @@ type Config struct {
 	// of it,
 	// or the reason for which the request must not be made.
 	Prompt func(ctx context.Context, from bailey.Call, prompt string) (string, error)
+	// Render returns the function that passes a text of an answer to the hooks of its event and returns what they make of
+	// it, or nil if no hook has that event.
+	Render func(ctx context.Context, from bailey.Call) func(text string) string
 	// Restores returns the categories of secrets that are restored in file inputs.
 	Restores func() []string
+	// Prices returns the prices of the settings, which come before those that Bailey has.
+	Prices func() []Price
 	// Upstream carries requests to providers. It must not follow redirects or repeat requests.
 	Upstream http.RoundTripper
 	Log      *slog.Logger
@@ -135,7 +140,8 @@ type Counts struct {
 // New returns a proxy. It starts nothing.
 func New(c Config) (*Proxy, error) {
 	if c.Enter == nil || c.Do == nil || c.Table == nil || c.Provider == nil || c.Prompt == nil ||
-		c.Restores == nil || c.Upstream == nil {
+		c.Render == nil ||
+		c.Restores == nil || c.Prices == nil || c.Upstream == nil {
 		return nil, bailey.Internal.New("the model proxy is not configured completely", "")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
@@ -225,7 +231,7 @@ func (x *exchange) serveRequest(r *http.Request) error {
 		return refuseWith(http.StatusUnauthorized, err)
 	}
 	defer leave()
-	x.session = from.Session.ID
+	x.session, x.from = from.Session.ID, from
 	defer x.releaseBytes()
 	if err := x.readBody(r); err != nil {
 		return err

@@ -31,6 +31,7 @@ type exchange struct {
 	front    Front
 	endpoint modelwire.Endpoint
 	session  bailey.SessionID
+	from     bailey.Call // the client
 	provider Provider
 	host     string // host:port of the provider
 	out      *http.Request

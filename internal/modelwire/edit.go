@@ -34,6 +34,7 @@ func Restore(e Endpoint, body []byte, text TextFunc) ([]byte, Usage, error) {
 	w := walker{doc: doc, text: text, reply: true, sum: &Summary{}}
 	w.walkReply(e, 0)
 	readUsage(e.Dialect, &doc, 0, &usage)
+	usage.TextBytes = w.sum.TextBytes
 	return w.assembleBody(), usage, w.err
 }
 
@@ -118,6 +119,7 @@ func (w *walker) editRaw(n int, where Where, edit func(string) string) {
 	}
 	raw := w.doc.rawValue(n)
 	w.sum.Texts++
+	w.sum.TextBytes += int64(len(raw)) - 2
 	edited, known := w.cache.findText(w.generation, where, raw)
 	if !known {
 		before := unquoteText(raw)

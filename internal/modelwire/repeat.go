@@ -91,6 +91,7 @@ func (s *Stream) passRepeated() {
 			return
 		}
 		s.named = r.named
+		s.bytes += int64(len(piece))
 		s.out = append(s.out, s.events.held[:n]...)
 		s.events.skipBytes(n)
 	}

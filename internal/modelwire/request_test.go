@@ -109,6 +109,10 @@ func TestSummaries(t *testing.T) {
 			c.want.PromptParts = strings.Split(c.want.LastPrompt, "\n")
 		}
 		_, got, err := Edit(recognised(t, "POST", c.path), []byte(c.in), hide)
+		if got.TextBytes < int64(len(c.want.LastPrompt)/2) || got.TextBytes == 0 {
+			t.Errorf("%s: %d bytes of text", c.path, got.TextBytes)
+		}
+		got.TextBytes = 0
 		if err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", c.want) {
 			t.Errorf("%s: %v\n got %+v\nwant %+v", c.path, err, got, c.want)
 		}

@@ -31,6 +31,8 @@ type Stream struct {
 	fed     *channel  // of the last piece
 	piece   int       // node of the last piece
 	pieces  int       // of the present event
+	bytes   int64     // of the texts that came in pieces
+	whole   int64     // of the texts that came whole, which most providers repeat at the end
 	changes int       // of the present event: channels that began or ended, names of tools, whole texts
 }
 
@@ -53,6 +55,7 @@ func NewStream(e Endpoint, w io.Writer, editor Editor) *Stream {
 func (s *Stream) Usage() Usage {
 	u := s.usage
 	u.ToolNames = slices.Clone(u.ToolNames)
+	u.TextBytes = max(s.bytes, s.whole)
 	return u
 }
 
@@ -185,6 +188,7 @@ func (s *Stream) editData(data []byte) []byte {
 		s.editCandidates(w)
 	}
 	s.changes += w.sum.Texts
+	s.whole += w.sum.TextBytes
 	if len(w.patches) == 0 {
 		return nil
 	}
@@ -246,6 +250,7 @@ func (s *Stream) feedPiece(c *channel, w *walker, n int, last bool, shape func(t
 	before := w.doc.textOf(n)
 	s.fed, s.piece = c, n
 	s.pieces++
+	s.bytes += int64(len(before))
 	c.shape = shape
 	switch {
 	case c.json != nil:

@@ -35,7 +35,9 @@ func (s *Server) openModel() (err error) {
 		Table:    func(id bailey.SessionID) *redact.Table { return s.redaction.Table(id) },
 		Provider: s.modelProvider,
 		Prompt:   s.hooks.runPrompt,
+		Render:   s.hooks.renderFor,
 		Restores: func() []string { return s.settings.Applied().Model.Restores },
+		Prices:   s.modelPrices,
 		Upstream: modelproxy.NewTransport(s.hostProxy),
 		Log:      s.Log,
 	})
@@ -65,6 +67,14 @@ func (s *Server) modelProvider(name string) modelproxy.Provider {
 		}
 	}
 	return p
+}
+
+// modelPrices returns the prices that an operator applied.
+func (s *Server) modelPrices() (list []modelproxy.Price) {
+	for _, p := range s.settings.Applied().Model.Prices {
+		list = append(list, modelproxy.Price(p))
+	}
+	return list
 }
 
 // modelListener decodes what the listener of a connection says of itself.
