@@ -178,7 +178,7 @@ type Spending struct {
 	InputTokens  int64         `json:"inputTokens,omitempty"`
 	OutputTokens int64         `json:"outputTokens,omitempty"`
 	MicroUSD     int64         `json:"microUsd,omitempty"` // see [bailey.ModelUse]
-	Spent        string        `json:"spent,omitempty"` // the limit that is reached
+	Spent        string        `json:"spent,omitempty"`    // the limit that is reached
 	Limit        bailey.Budget `json:"limit"`
 }
 
