@@ -384,6 +384,8 @@ type ModelUse struct {
 	InputTokens  int64    `json:"inputTokens,omitempty"` // without those of the provider's cache
 	OutputTokens int64    `json:"outputTokens,omitempty"`
 	CachedTokens int64    `json:"cachedTokens,omitempty"` // read from the provider's cache, or written to it
+	Estimated    bool     `json:"estimated,omitempty"`    // the provider reported fewer tokens than its texts can have
+	MicroUSD     int64    `json:"microUsd,omitempty"`     // the price by the table of prices, in millionths of a US dollar
 	Tools        []string `json:"tools,omitempty"`        // names of the tools that the model called, each once
 	FirstMillis  int64    `json:"firstMs,omitempty"`      // until the first byte of the answer
 	PromptBytes  int      `json:"promptBytes,omitempty"`  // length of the last text of the person
@@ -398,6 +400,14 @@ func (u *ModelUse) Tokens() (in, out int64) {
 		return 0, 0
 	}
 	return u.InputTokens + u.CachedTokens, u.OutputTokens
+}
+
+// Price returns the price that budgets count, in millionths of a US dollar.
+func (u *ModelUse) Price() int64 {
+	if u == nil {
+		return 0
+	}
+	return u.MicroUSD
 }
 
 // NeverRan is the exit code of a tool that was not started.
@@ -535,6 +545,7 @@ type Budget struct {
 	// Tokens of models, see [ModelUse.Tokens].
 	InputTokens  int64 `json:"inputTokens,omitempty"`
 	OutputTokens int64 `json:"outputTokens,omitempty"`
+	MicroUSD     int64 `json:"microUsd,omitempty"` // price of models, in millionths of a US dollar
 }
 
 // SpentError is the cause of a refusal because a budget is used up.

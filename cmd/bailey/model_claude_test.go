@@ -267,3 +267,92 @@ func TestWrapModelOverTLS(t *testing.T) {
 		t.Errorf("%d requests, %q", m.provider.requests, m.provider.faults)
 	}
 }
+
+// startModel starts the proxy for a session of its own, and returns its variables.
+func (m *modelBench) startModel() map[string]string {
+	m.Helper()
+	serve := exec.Command(m.program, "model", "start", "--json")
+	serve.Dir, serve.Env = m.project, m.env
+	pipe, err := serve.StdoutPipe()
+	if err == nil {
+		err = serve.Start()
+	}
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.Cleanup(func() { serve.Process.Kill(); serve.Wait() })
+	var served struct{ Env map[string]string }
+	if err := json.NewDecoder(pipe).Decode(&served); err != nil {
+		m.Fatal(err)
+	}
+	return served.Env
+}
+
+// ask sends a message through the proxy, and returns the answer.
+func (m *modelBench) ask(env map[string]string, text string) string {
+	m.Helper()
+	body, err := json.Marshal(map[string]any{"model": "m", "stream": true, "tools": []any{map[string]any{"name": "Write"}},
+		"messages": []any{map[string]any{"role": "user", "content": text}}})
+	if err != nil {
+		m.Fatal(err)
+	}
+	r, err := http.NewRequest("POST", env["ANTHROPIC_BASE_URL"]+"/v1/messages", bytes.NewReader(body))
+	if err != nil {
+		m.Fatal(err)
+	}
+	r.Header.Set("X-Api-Key", env["ANTHROPIC_AUTH_TOKEN"])
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		m.Fatal(err)
+	}
+	defer res.Body.Close()
+	out, err := io.ReadAll(res.Body)
+	if err != nil {
+		m.Fatal(err)
+	}
+	return string(out)
+}
+
+// judgeCommand has the agent's hook judge a command line.
+func (m *modelBench) judgeCommand(env map[string]string, command string) {
+	m.Helper()
+	event, err := json.Marshal(map[string]any{"hook_event_name": "PreToolUse", "tool_name": "Bash", "cwd": m.project,
+		"tool_input": map[string]any{"command": command}})
+	if err != nil {
+		m.Fatal(err)
+	}
+	cmd := exec.Command(m.program, "judge", "claude-code")
+	cmd.Dir, cmd.Env, cmd.Stdin = m.project, append(m.env, "BAILEY_SESSION="+env["BAILEY_SESSION"]), bytes.NewReader(event)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		m.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// TestTrap12OneTokenMap checks that the agent's hook and the model proxy share the token map of their session: the proxy
+// restores a token that the hook made. It leaves the token of another session.
+func TestTrap12OneTokenMap(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
+	ktest.Require(t, "git")
+	m := newModelBench(t, httptest.NewServer)
+	m.provider.Model.Say = func(_ context.Context, now scripted.Turn) (scripted.Reply, bool) {
+		return scripted.Reply{ID: "toolu_1", Tool: "Write", Input: map[string]any{"file_path": m.config,
+			"content": "host=[REDACTED_IPV4_1]"}}, true
+	}
+	own, other := m.startModel(), m.startModel()
+	m.judgeCommand(own, "ping -c 1 "+modelHost)
+	if out := m.ask(own, "which address?"); !strings.Contains(out, "host="+modelHost) {
+		t.Errorf("the proxy did not restore what the hook hid: %s", out)
+	}
+	if out := m.ask(other, "which address?"); strings.Contains(out, modelHost) || !strings.Contains(out, "[REDACTED_IPV4_1]") {
+		t.Errorf("another session's token was restored: %s", out)
+	}
+	m.ask(other, "now with 10.20.30.41") // the first address of that session
+	m.judgeCommand(other, "ping -c 1 "+modelHost)
+	if out := m.run("receipts", "export"); !strings.Contains(out, "[REDACTED_IPV4_2]") || strings.Contains(out, modelHost) {
+		t.Errorf("the hook does not have the tokens of the proxy: %s", out)
+	}
+	if len(m.provider.faults) > 0 {
+		t.Error(m.provider.faults)
+	}
+}

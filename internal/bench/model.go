@@ -26,10 +26,13 @@ import (
 	"bailey/internal/server"
 )
 
-// modelEvents is the number of events of one answer whose rate is measured, and modelStreams the numbers of answers at
-// the
-// same time.
-const modelEvents = 2000
+// modelEvents is the number of events of an answer that comes as fast as it can, and pacedEvents of one that comes at the
+// pace of a fast model, an event in each modelPace. modelStreams are the numbers of answers at the same time.
+const (
+	modelEvents = 2000
+	pacedEvents = 200
+	modelPace   = 10 * time.Millisecond
+)
 
 var modelStreams = []int{1, 16, 64}
 
@@ -40,8 +43,9 @@ func (a *commands) benchModelVerb() *cobra.Command {
 		Long: fmt.Sprintf(`Send requests to a provider on loopback, directly (row direct) and through the model proxy and the
 gate, without secrets in the request (proxied) and with them (proxied-secrets). The times are those to the first byte of the answer, for a request of
 50 KB, and of 1 MB of which all but the last message was sent before. Row streams-N is the rate of events with N answers of %d events at the
-same time. Provider, proxy and client are in this process. Row proxied must take at most 1.5 ms more than direct, that of 1 MB 10 ms more, and
-streams reach 0.9 of the rate.`, modelEvents),
+same time, which the provider sends as fast as it can; in row paced-streams-N it sends %d to each client, 100 a second. Provider, proxy and
+client are in this process. Row proxied must take at most 1.5 ms more than direct, that of 1 MB 10 ms more, and streams reach 0.9 of the rate.`,
+			modelEvents, pacedEvents),
 		Example: "  bailey bench model --json",
 	}, func(ctx context.Context, _ []string) ([]Row, error) {
 		if n < 1 {
@@ -81,7 +85,7 @@ func benchModel(ctx context.Context, n int) (rows []Row, err error) {
 			}
 			for _, way := range []struct{ name, url, secret string }{{"direct", b.direct, ""}, {"proxied", b.proxy, ""},
 				{"proxied-secrets", b.proxy, "password=kd83hHsk29xlPq0w and "}} {
-				took, err := b.timeFirstByte(ctx, way.url, modelRequest(size.bytes, way.secret, i))
+				took, err := b.timeFirstByte(ctx, way.url, modelRequest("few", size.bytes, way.secret, i))
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", way.name, err)
 				}
@@ -95,45 +99,54 @@ func benchModel(ctx context.Context, n int) (rows []Row, err error) {
 		}
 		rows = append(rows, some...)
 	}
-	for _, streams := range modelStreams {
-		more, err := b.streamRows(ctx, streams)
-		if err != nil {
-			return nil, err
+	for _, pace := range []modelPaces{{"", "many", modelEvents, 3}, {"paced-", "paced", pacedEvents, 1}} {
+		for _, streams := range modelStreams {
+			more, err := b.streamRows(ctx, streams, pace)
+			if err != nil {
+				return nil, err
+			}
+			rows = append(rows, more...)
 		}
-		rows = append(rows, more...)
 	}
 	return rows, nil
 }
 
+// modelPaces is a pace of answers.
+type modelPaces struct {
+	row, model    string // prefix of the names of rows, and the model that is asked
+	events, times int    // of an answer; the best of so many measurements counts
+}
+
 // streamRows measures the rate of events of several answers at the same time.
-func (b *modelBench) streamRows(ctx context.Context, streams int) (rows []Row, err error) {
+func (b *modelBench) streamRows(ctx context.Context, streams int, pace modelPaces) (rows []Row, err error) {
 	rates := map[string]float64{}
-	for range 3 { // the best of three
+	events := streams * pace.events
+	for range pace.times {
 		for name, base := range map[string]string{"direct": b.direct, "proxied": b.proxy} {
 			began := time.Now()
 			var all sync.WaitGroup
 			errs := make([]error, streams)
 			for i := range streams {
-				all.Go(func() { errs[i] = b.readAnswer(ctx, base, modelRequest(1000, "", -1)) })
+				all.Go(func() { errs[i] = b.readAnswer(ctx, base, modelRequest(pace.model, 1000, "", i)) })
 			}
 			all.Wait()
 			if err := errors.Join(errs...); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			rates[name] = max(rates[name], float64(streams*modelEvents)/time.Since(began).Seconds())
+			rates[name] = max(rates[name], float64(events)/time.Since(began).Seconds())
 		}
 	}
-	direct := Row{Name: fmt.Sprintf("direct-streams-%d", streams), N: streams * modelEvents, PerSec: rates["direct"]}
-	proxied := Row{Name: fmt.Sprintf("streams-%d", streams), N: streams * modelEvents, PerSec: rates["proxied"]}
+	name := fmt.Sprintf("%sstreams-%d", pace.row, streams)
+	direct := Row{Name: "direct-" + name, N: events, PerSec: rates["direct"]}
+	proxied := Row{Name: name, N: events, PerSec: rates["proxied"]}
 	return []Row{direct, proxied.comparedTo(direct.Name, proxied.PerSec, direct.PerSec, 0.9)}, nil
 }
 
-// modelRequest returns a request of about size bytes: messages that stay the same, and one that does not. A negative
-// number
-// asks for an answer of many events.
-func modelRequest(size int, secret string, number int) []byte {
+// modelRequest returns a request of about size bytes: messages that stay the same, and one that does not. The model says
+// how the answer comes: few, many or paced events.
+func modelRequest(model string, size int, secret string, number int) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `{"model":"bench-%t","stream":true,"messages":[`, number < 0)
+	fmt.Fprintf(&b, `{"model":"bench-%s","stream":true,"messages":[`, model)
 	text := secret + strings.Repeat("the build of the service fails in the second step of the pipeline; ", 15)
 	for i := 0; b.Len() < size; i++ {
 		fmt.Fprintf(&b, `{"role":"user","content":"message %d: %s"},`, i, text)
@@ -189,9 +202,14 @@ func answerModel(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	events := 3
-	if bytes.Contains(body[:min(len(body), 100)], []byte("bench-true")) {
+	events, pace := 3, (<-chan time.Time)(nil)
+	switch head := body[:min(len(body), 100)]; {
+	case bytes.Contains(head, []byte("bench-many")):
 		events = modelEvents
+	case bytes.Contains(head, []byte("bench-paced")):
+		ticks := time.NewTicker(modelPace)
+		defer ticks.Stop()
+		events, pace = pacedEvents, ticks.C
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	part := func(name, data string) { fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, data) }
@@ -204,6 +222,9 @@ func answerModel(w http.ResponseWriter, r *http.Request) {
 			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"some words "}}`)
 		if rc.Flush() != nil {
 			return
+		}
+		if pace != nil {
+			<-pace
 		}
 	}
 	part("content_block_stop", `{"type":"content_block_stop","index":0}`)
@@ -250,7 +271,9 @@ func newModelBench() (b *modelBench, err error) {
 			return modelproxy.Provider{Name: name, Base: b.direct, KeyFile: key}
 		},
 		Prompt:   func(_ context.Context, _ bailey.Call, s string) (string, error) { return s, nil },
-		Restores: func() []string { return nil }, Upstream: modelproxy.NewTransport(func() *url.URL { return nil }),
+		Render:   func(context.Context, bailey.Call) func(string) string { return nil },
+		Restores: func() []string { return nil }, Prices: func() []modelproxy.Price { return nil },
+		Upstream: modelproxy.NewTransport(func() *url.URL { return nil }),
 	})
 	if err != nil {
 		return b, err

@@ -31,7 +31,8 @@ func (a *App) judgeVerb() *cobra.Command {
 		Use: "claude-code", Short: "Answer the hooks PreToolUse and SessionEnd of Claude Code", Args: cobra.NoArgs,
 		Long: `Read the tool use that Claude Code plans from stdin, decide it, and answer allow, ask or deny on stdout.
 Each decision has a receipt. Any error is answered with deny and a hint; if that is not possible,
-the exit code is 2, which Claude Code also treats as deny. docs/hooked.md is the guide.`,
+the exit code is 2, which Claude Code also treats as deny. The decisions belong to the session of
+$BAILEY_SESSION, whose tokens the model proxy and the MCP server use, too. docs/hooked.md is the guide.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.judgeClaude(cmd.Context(), judgePatience) },
 	})
 	return cmd
@@ -96,7 +97,7 @@ func (a *App) judgeStdin(ctx context.Context) (v agenthook.Verdict, err error) {
 	for k, value := range e.Input {
 		call.Input[k] = value
 	}
-	v, err = apitype.JudgeToolCall.Ask(ctx, c, call)
+	v, err = apitype.JudgeToolCall.AskInSession(ctx, c, call)
 	if errors.Is(err, localapi.ErrUnreachable) && bailey.HintOf(err) == "" {
 		err = bailey.Unavailable.New(err.Error(), "run bailey doctor to find the fault")
 	}

@@ -134,7 +134,7 @@ func printModelLog(w io.Writer, p receipts.Page) {
 		fmt.Fprintln(w, "no request to a model is recorded")
 		return
 	}
-	PrintTable(w, "STARTED\tAGENT\tMODEL\tOUTCOME\tIN\tCACHED\tOUT\tFIRST\tHIDDEN\tTOOLS\tRECEIPT", p.Records, func(r receipts.Record) []any {
+	PrintTable(w, "STARTED\tAGENT\tMODEL\tOUTCOME\tIN\tCACHED\tOUT\tPRICE\tFIRST\tHIDDEN\tTOOLS\tRECEIPT", p.Records, func(r receipts.Record) []any {
 		row := []any{r.Intent.StartedAt.Local().Format("2006-01-02 15:04:05"), terminal.TableCell(r.Intent.Agent)}
 		u, status := new(bailey.ModelUse), "open"
 		if r.Outcome != nil {
@@ -152,6 +152,6 @@ func printModelLog(w io.Writer, p receipts.Page) {
 			model = u.Model
 		}
 		return append(row, terminal.TableCell(model), status, u.InputTokens, u.CachedTokens, u.OutputTokens,
-			fmt.Sprintf("%d ms", u.FirstMillis), u.Hidden, terminal.TableCell(tools), r.Intent.Receipt)
+			apitype.Dollars(u.MicroUSD), fmt.Sprintf("%d ms", u.FirstMillis), u.Hidden, terminal.TableCell(tools), r.Intent.Receipt)
 	})
 }

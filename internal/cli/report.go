@@ -35,6 +35,7 @@ type sessionReport struct {
 	Counts    map[bailey.Status]int `json:"counts"`
 	Asked     map[string]int        `json:"asked"` // by capability
 	Cages     map[string]int        `json:"cages"` // of calls that were executed
+	Models    *modelSum             `json:"models,omitempty"`
 	Calls     []reportedCall        `json:"calls"`
 	NotListed int                   `json:"notListed,omitempty"`
 	Ledger    reportedLedger        `json:"ledger"`
@@ -60,6 +61,53 @@ type reportedCall struct {
 	DryRun     bool                `json:"dryRun,omitempty"`
 	Approval   bailey.ApprovalID   `json:"approval,omitempty"`
 	Why        string              `json:"why,omitempty"` // if the call did not succeed
+	Model      *bailey.ModelUse    `json:"model,omitempty"`
+}
+
+// modelSum is the sum of the requests to models.
+type modelSum struct {
+	Requests int   `json:"requests"`
+	Input    int64 `json:"inputTokens"` // with those of the cache
+	Output   int64 `json:"outputTokens"`
+	MicroUSD int64 `json:"microUsd"`
+}
+
+func (m *modelSum) String() string {
+	return fmt.Sprintf("%s, %d tokens in, %d out, %s", apitype.Counts(m.Requests, "request"), m.Input, m.Output,
+		apitype.Dollars(m.MicroUSD))
+}
+
+// addModel adds a request to a model.
+func (r *sessionReport) addModel(u *bailey.ModelUse) {
+	if u == nil {
+		return
+	}
+	if r.Models == nil {
+		r.Models = &modelSum{}
+	}
+	in, out := u.Tokens()
+	r.Models.Requests++
+	r.Models.Input += in
+	r.Models.Output += out
+	r.Models.MicroUSD += u.MicroUSD
+}
+
+// modelText describes a request to a model: the prompt by its length, the answer, and the tools that the model called.
+func modelText(u *bailey.ModelUse) string {
+	text := ""
+	if u.PromptBytes > 0 {
+		text = fmt.Sprintf("a prompt of %d bytes; ", u.PromptBytes)
+	}
+	in, out := u.Tokens()
+	text += fmt.Sprintf("%s, %d tokens in, %d out, %s, first byte after %d ms", cmp.Or(u.Model, "no model"), in, out,
+		apitype.Dollars(u.MicroUSD), u.FirstMillis)
+	if u.Estimated {
+		text += ", counted by Bailey"
+	}
+	if len(u.Tools) > 0 {
+		text += "; it called " + strings.Join(u.Tools, ", ")
+	}
+	return text
 }
 
 type reportedLedger struct {
@@ -168,6 +216,7 @@ func (r *sessionReport) addRecord(record receipts.Record) {
 	if o != nil {
 		last = o.EndedAt
 		c.setOutcome(record.OutcomeSeq, o)
+		r.addModel(o.Model)
 		if o.Executed != nil && *o.Executed && o.Cage != nil {
 			r.Cages[o.Cage.Kind]++
 		}
@@ -186,6 +235,7 @@ func (r *sessionReport) addRecord(record receipts.Record) {
 
 func (c *reportedCall) setOutcome(seq uint64, o *bailey.Outcome) {
 	c.OutcomeSeq, c.Decision, c.Policy, c.Executed, c.ExitCode, c.Approval, c.Argv = seq, o.Decision, o.PolicyDigest, o.Executed, o.ExitCode, o.Approval, o.Argv
+	c.Model = o.Model
 	for _, rule := range o.Rules {
 		c.Rules = append(c.Rules, string(rule.ID))
 	}
@@ -216,14 +266,22 @@ func (r *sessionReport) writePage(w io.Writer) {
 	line("  until   %s", when(r.Until))
 	line("\nCalls     %s", formatCounts(r.Counts))
 	line("Asked for %s", formatCounts(r.Asked))
-	line("Ran in    %s\n", cmp.Or(formatCounts(r.Cages), "no jail: nothing was executed"))
+	line("Ran in    %s", cmp.Or(formatCounts(r.Cages), "no jail: nothing was executed"))
+	if r.Models != nil {
+		line("Models    %s", r.Models)
+	}
+	line("")
 	for _, c := range r.Calls {
 		line("%s  %s  %s%s", c.StartedAt.Local().Format(time.TimeOnly), c.Capability, c.Status,
 			apitype.DryRun(c.DryRun))
 		line("    asked    %s", c.inputText())
 		line("    decided  %s%s", c.decisionText(),
 			map[bool]string{true: ", asked as " + string(c.Approval)}[c.Approval != ""])
-		line("    ran      %s", c.executionText())
+		if c.Model != nil {
+			line("    model    %s", modelText(c.Model))
+		} else {
+			line("    ran      %s", c.executionText())
+		}
 		if c.Why != "" {
 			line("    why      %s", c.Why)
 		}

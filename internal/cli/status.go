@@ -136,7 +136,7 @@ func printBudgets(w io.Writer, s apitype.Spendings) {
 		fmt.Fprintln(w, "the policy has no budgets")
 		return
 	}
-	PrintTable(w, "BUDGET\tOF\tCALLS\tAT ONE TIME\tRAN\tCPU\tOUTPUT\tTOKENS IN\tTOKENS OUT\tUNTIL", s.Budgets, func(b apitype.Spending) []any {
+	PrintTable(w, "BUDGET\tOF\tCALLS\tAT ONE TIME\tRAN\tCPU\tOUTPUT\tTOKENS IN\tTOKENS OUT\tPRICE\tUNTIL", s.Budgets, func(b apitype.Spending) []any {
 		of := ""
 		for _, word := range []string{string(b.Session), b.Agent, b.Person, string(b.Capability)} {
 			if word != "" {
@@ -154,8 +154,18 @@ func printBudgets(w io.Writer, s apitype.Spendings) {
 			ofBound(b.Calls, b.Limit.Calls), ofBound(b.Open, b.Limit.Concurrent),
 			ofBound(b.Wall.Round(time.Millisecond), b.Limit.Wall),
 			ofBound(b.CPU.Round(time.Millisecond), b.Limit.CPU), ofBound(b.Output, b.Limit.Output),
-			ofBound(b.InputTokens, b.Limit.InputTokens), ofBound(b.OutputTokens, b.Limit.OutputTokens), until}
+			ofBound(b.InputTokens, b.Limit.InputTokens), ofBound(b.OutputTokens, b.Limit.OutputTokens),
+			priceOf(b), until}
 	})
+}
+
+// priceOf formats the price of models, with its limit if there is one.
+func priceOf(b apitype.Spending) string {
+	limit := ""
+	if b.Limit.MicroUSD > 0 {
+		limit = apitype.Dollars(b.Limit.MicroUSD)
+	}
+	return ofBound(apitype.Dollars(b.MicroUSD), limit)
 }
 
 // ofBound formats the usage of a budget, with the limit if there is one.

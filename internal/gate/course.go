@@ -537,6 +537,7 @@ func (c *callState) resourcesUsed() (u Use) {
 	}
 	u = Use{Wall: c.ran, CPU: c.cpu}
 	u.InputTokens, u.OutputTokens = c.exit.Model.Tokens()
+	u.MicroUSD = c.exit.Model.Price()
 	if c.stdout != nil && c.stderr != nil {
 		u.Output = c.stdout.seen + c.stderr.seen
 	}

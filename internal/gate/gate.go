@@ -132,11 +132,12 @@ type Allowance struct {
 }
 
 // Use holds the resources that a call used: the wall time of its tool, the CPU time of its processes, the bytes that
-// they wrote, and the tokens of a model.
+// they wrote, and the tokens and the price of a model.
 type Use struct {
 	Wall, CPU                 time.Duration
 	Output                    int64
 	InputTokens, OutputTokens int64
+	MicroUSD                  int64
 }
 
 // Lender lends credentials for one call.

@@ -112,6 +112,7 @@ func (m *usage) addUse(u gate.Use) {
 	m.used.Output += u.Output
 	m.used.InputTokens += u.InputTokens
 	m.used.OutputTokens += u.OutputTokens
+	m.used.MicroUSD += u.MicroUSD
 }
 
 func (m *usage) isOver(now time.Time) bool { return !m.until.IsZero() && !now.Before(m.until) }
@@ -211,6 +212,8 @@ func (m *usage) reachedLimit(l bailey.Budget) string {
 		return fmt.Sprintf("%d input tokens of models", l.InputTokens)
 	case l.OutputTokens > 0 && m.used.OutputTokens >= l.OutputTokens:
 		return fmt.Sprintf("%d output tokens of models", l.OutputTokens)
+	case l.MicroUSD > 0 && m.used.MicroUSD >= l.MicroUSD:
+		return apitype.Dollars(l.MicroUSD) + " for models"
 	}
 	return ""
 }
@@ -268,7 +271,7 @@ func (b *Budgets) State() []apitype.Spending {
 			}
 			s := apitype.Spending{Account: key, Since: m.since.UTC(), Calls: m.calls, Open: m.open, Wall: m.used.Wall,
 				CPU:    m.used.CPU,
-				Output: m.used.Output, InputTokens: m.used.InputTokens, OutputTokens: m.used.OutputTokens, Spent: m.reachedLimit(l), Limit: l}
+				Output: m.used.Output, InputTokens: m.used.InputTokens, OutputTokens: m.used.OutputTokens, MicroUSD: m.used.MicroUSD, Spent: m.reachedLimit(l), Limit: l}
 			if l.Within > 0 {
 				until := m.since.Add(l.Within).UTC()
 				s.Until = &until

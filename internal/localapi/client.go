@@ -39,6 +39,16 @@ func (e Endpoint[Request, Answer]) Ask(ctx context.Context, c *Client, r Request
 	return e.Do(ctx, c, "", r)
 }
 
+// AskInSession is like Ask, for an endpoint that belongs to the client's session.
+func (e Endpoint[Request, Answer]) AskInSession(ctx context.Context, c *Client, r Request) (a Answer, err error) {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return a, err
+	}
+	err = c.askUntilHeard(ctx, Query{Verb: e.Name, Request: body, Session: c.Session}, nil, nil, &a)
+	return a, err
+}
+
 // Do is like Ask, by the right of an operator.
 func (e Endpoint[Request, Answer]) Do(ctx context.Context, c *Client, op Operator, r Request) (a Answer, err error) {
 	body, err := json.Marshal(r)

@@ -203,11 +203,14 @@ func (x *exchange) isStream(res *http.Response) bool {
 	return kind != "application/json" || x.endpoint.Array
 }
 
+// readSize is the largest part of an answer that is edited and written at once.
+const readSize = 32 << 10
+
 // streamReply passes an answer on as it arrives.
 func (x *exchange) streamReply(ctx context.Context, res *http.Response, body io.Reader) error {
-	edit := x.newReplyEditor()
+	edit := x.newReplyEditor(ctx)
 	out := modelwire.NewStream(x.endpoint, clientWriter{x, res}, edit)
-	_, err := io.CopyBuffer(struct{ io.Writer }{out}, body, make([]byte, 32<<10))
+	_, err := io.CopyBuffer(struct{ io.Writer }{out}, body, make([]byte, readSize))
 	if err == nil {
 		err = out.Close()
 	}
@@ -263,7 +266,7 @@ func (x *exchange) relayWhole(ctx context.Context, res *http.Response, body io.R
 			"the answer of the provider has more than %d bytes", maxReply)
 	}
 	if res.StatusCode < 300 {
-		edit := x.newReplyEditor()
+		edit := x.newReplyEditor(ctx)
 		out, usage, err := modelwire.Restore(x.endpoint, all, edit.Text)
 		if err != nil {
 			return bailey.ToolFailed.Wrap(err, "cannot read the answer of the provider", "repeat the request")
@@ -307,8 +310,7 @@ func (x *exchange) writeHead(res *http.Response) error {
 // recordUsage adds what the answer says of itself.
 func (x *exchange) recordUsage(u modelwire.Usage, e *replyEditor) {
 	x.use.Model, x.use.StopReason = clipName(u.Model, maxModel), clipName(cmp.Or(u.StopReason, u.Error), maxNameLen)
-	x.use.CachedTokens = max(u.CacheRead, 0) + max(u.CacheWrite, 0)
-	x.use.InputTokens, x.use.OutputTokens = max(u.Input-x.use.CachedTokens, 0), max(u.Output, 0)
+	x.countUse(u)
 	for _, name := range u.ToolNames {
 		if name = clipName(name, maxNameLen); len(x.use.Tools) < maxNames && !slices.Contains(x.use.Tools, name) {
 			x.use.Tools = append(x.use.Tools, name)

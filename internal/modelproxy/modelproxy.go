@@ -46,6 +46,7 @@ const (
 	MaxBody    = 32 << 20  // bytes of a request, before and after decoding
 	maxReply   = 64 << 20  // bytes of an answer that does not come in parts
 	maxBodies  = 256 << 20 // bytes of all requests in progress, as sent or as decoded
+	maxOwn     = 96 << 20  // of them, those of one session
 	maxHead    = 256 << 10
 	maxCache   = 32 << 20 // bytes of the texts of a session whose redacted form is remembered
 	maxModel   = 200      // bytes of the name of a model in a call
@@ -56,8 +57,9 @@ const (
 
 // Front describes the listener of a connection.
 type Front struct {
-	// Upstream is the host:port to which a client in the agent jail connects, as the egress proxy granted it. If it is
-	// "", the client connects to the proxy itself and presents a token of Bailey in place of a key.
+	// Upstream is the host:port to which a client in the agent jail connects, as the egress proxy granted it. It must be
+	// an address of the provider as [Config] knows it. If it is "", the client connects to the proxy itself and presents a
+	// token of Bailey in place of a key.
 	Upstream string `json:"upstream,omitempty"`
 	Plain    bool   `json:"plain,omitempty"` // the upstream has no TLS
 	Session  string `json:"-"`               // bearer of the session, which the connection brings with it; "": the request's
@@ -69,7 +71,8 @@ type Provider struct {
 	Name    string // anthropic, openai or gemini
 	Base    string // scheme://host[:port]
 	KeyFile string
-	Lease   string // the broker's name for the key
+	Lease   string   // the broker's name for the key
+	Hosts   []string // each a host:port that a client in the agent jail may use as well, by TLS and with its own key
 }
 
 // Config holds the dependencies. Fields without another comment are required.
@@ -87,8 +90,13 @@ type Config struct {
 	// of it,
 	// or the reason for which the request must not be made.
 	Prompt func(ctx context.Context, from bailey.Call, prompt string) (string, error)
+	// Render returns the function that passes a text of an answer to the hooks of its event and returns what they make of
+	// it, or nil if no hook has that event.
+	Render func(ctx context.Context, from bailey.Call) func(text string) string
 	// Restores returns the categories of secrets that are restored in file inputs.
 	Restores func() []string
+	// Prices returns the prices of the settings, which come before those that Bailey has.
+	Prices func() []Price
 	// Upstream carries requests to providers. It must not follow redirects or repeat requests.
 	Upstream http.RoundTripper
 	Log      *slog.Logger
@@ -108,11 +116,12 @@ type Proxy struct {
 	Config
 	server *http.Server
 
-	mu     sync.Mutex // guards server, caches, held and prompts
+	mu     sync.Mutex // guards server, caches, held, prompts and own
 	caches map[bailey.SessionID]*modelwire.Cache
 	held   map[sessionKey]*heldSession
 	// prompts has what hooks made of prompts, redacted, by session.
-	prompts map[bailey.SessionID]map[string]string
+	prompts map[bailey.SessionID]*keptPrompts
+	own     map[bailey.SessionID]int64 // bytes of the bodies in progress
 
 	counts counters
 	bodies atomic.Int64 // bytes that the bodies in progress may have
@@ -131,7 +140,8 @@ type Counts struct {
 // New returns a proxy. It starts nothing.
 func New(c Config) (*Proxy, error) {
 	if c.Enter == nil || c.Do == nil || c.Table == nil || c.Provider == nil || c.Prompt == nil ||
-		c.Restores == nil || c.Upstream == nil {
+		c.Render == nil ||
+		c.Restores == nil || c.Prices == nil || c.Upstream == nil {
 		return nil, bailey.Internal.New("the model proxy is not configured completely", "")
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
@@ -140,7 +150,8 @@ func New(c Config) (*Proxy, error) {
 	c.Patience.Body = cmp.Or(c.Patience.Body, time.Minute)
 	c.Patience.Read = cmp.Or(c.Patience.Read, 2*time.Minute)
 	return &Proxy{Config: c, caches: map[bailey.SessionID]*modelwire.Cache{},
-		held: map[sessionKey]*heldSession{}, prompts: map[bailey.SessionID]map[string]string{}}, nil
+		held: map[sessionKey]*heldSession{}, prompts: map[bailey.SessionID]*keptPrompts{},
+		own: map[bailey.SessionID]int64{}}, nil
 }
 
 // Counts returns what the proxy has done.
@@ -220,8 +231,8 @@ func (x *exchange) serveRequest(r *http.Request) error {
 		return refuseWith(http.StatusUnauthorized, err)
 	}
 	defer leave()
-	x.session = from.Session.ID
-	defer func() { x.p.bodies.Add(-x.reserved) }()
+	x.session, x.from = from.Session.ID, from
+	defer x.releaseBytes()
 	if err := x.readBody(r); err != nil {
 		return err
 	}

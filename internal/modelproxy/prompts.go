@@ -11,8 +11,17 @@ import (
 // blockedPrompt stands in the history of a conversation for a prompt that a hook blocked.
 const blockedPrompt = "(a hook of Bailey blocked this prompt)"
 
-// maxPrompts limits the changed prompts of a session.
-const maxPrompts = 10_000
+// Limits of the changed prompts of a session.
+const (
+	maxPrompts     = 10_000
+	maxPromptBytes = 8 << 20 // of the prompts and what they became
+)
+
+// keptPrompts has what hooks made of prompts.
+type keptPrompts struct {
+	texts map[string]string
+	bytes int
+}
 
 // askHooks passes a new prompt to the hooks of its event. If they refuse it, the call is made all the same and
 // refused, so
@@ -26,14 +35,14 @@ func (x *exchange) askHooks(ctx context.Context, from bailey.Call) error {
 			changed = blockedPrompt
 			for _, part := range x.sum.PromptParts { // a later turn sends them again
 				if part != "" {
-					x.p.keepPrompt(x.session, part, blockedPrompt)
+					x.p.keepPrompt(x.session, part, blockedPrompt) // if it does not fit, a later turn asks the hooks again
 				}
 			}
 		}
 		changed = x.p.Table(x.session).Prompt(changed) // a hook may add a secret
 		if changed != prompt && !x.p.keepPrompt(x.session, prompt, changed) && x.refused == nil {
 			x.refused = bailey.Denied.Errorf("start a new session",
-				"hooks changed %d prompts of this session, the maximum", maxPrompts)
+				"hooks changed %d prompts of this session, or %d MiB of them, the maximum", maxPrompts, maxPromptBytes>>20)
 		}
 	}
 	found, err := x.replacePrompts(prompt)
@@ -71,13 +80,19 @@ func (p *Proxy) keepPrompt(id bailey.SessionID, prompt, changed string) bool {
 	defer p.mu.Unlock()
 	all := p.prompts[id]
 	if all == nil {
-		all = map[string]string{}
+		all = &keptPrompts{texts: map[string]string{}}
 		p.prompts[id] = all
 	}
-	if _, known := all[prompt]; !known && len(all) >= maxPrompts {
+	earlier, known := all.texts[prompt]
+	more := len(changed) - len(earlier)
+	if !known {
+		more += len(prompt)
+	}
+	if !known && len(all.texts) >= maxPrompts || all.bytes+more > maxPromptBytes {
 		return false
 	}
-	all[prompt] = changed
+	all.texts[prompt] = changed
+	all.bytes += more
 	return true
 }
 
@@ -85,5 +100,8 @@ func (p *Proxy) keepPrompt(id bailey.SessionID, prompt, changed string) bool {
 func (p *Proxy) promptsOf(id bailey.SessionID) map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return maps.Clone(p.prompts[id])
+	if all := p.prompts[id]; all != nil {
+		return maps.Clone(all.texts)
+	}
+	return nil
 }

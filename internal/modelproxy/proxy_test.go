@@ -82,6 +82,8 @@ func newBench(t *testing.T, change func(*Config), answer http.HandlerFunc) *benc
 		Provider: func(name string) Provider { return Provider{Name: name, Base: up.URL, KeyFile: key} },
 		Prompt:   func(_ context.Context, _ bailey.Call, s string) (string, error) { return s, nil },
 		Restores: func() []string { return nil },
+		Render:   func(context.Context, bailey.Call) func(string) string { return nil },
+		Prices:   func() []Price { return nil },
 		Upstream: NewTransport(func() *url.URL { return nil }),
 	}
 	if change != nil {

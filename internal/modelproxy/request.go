@@ -6,6 +6,7 @@ import (
 	"compress/flate"
 	"compress/gzip"
 	"compress/zlib"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -30,6 +31,7 @@ type exchange struct {
 	front    Front
 	endpoint modelwire.Endpoint
 	session  bailey.SessionID
+	from     bailey.Call // the client
 	provider Provider
 	host     string // host:port of the provider
 	out      *http.Request
@@ -68,13 +70,28 @@ func (x *exchange) takeToken(r *http.Request) string {
 var errBusy = bailey.Unavailable.New("too many large requests are in progress",
 	"repeat the request when others have ended")
 
-// reserveBytes limits the memory of all requests in progress.
+// reserveBytes limits the memory of all requests in progress, and of those of one session, so that a session cannot stop
+// all others.
 func (x *exchange) reserveBytes(n int) error {
 	x.reserved += int64(n)
-	if x.p.bodies.Add(int64(n)) > maxBodies {
+	x.p.mu.Lock()
+	x.p.own[x.session] += int64(n)
+	own := x.p.own[x.session]
+	x.p.mu.Unlock()
+	if x.p.bodies.Add(int64(n)) > maxBodies || own > maxOwn {
 		return errBusy
 	}
 	return nil
+}
+
+// releaseBytes ends what reserveBytes began.
+func (x *exchange) releaseBytes() {
+	x.p.bodies.Add(-x.reserved)
+	x.p.mu.Lock()
+	defer x.p.mu.Unlock()
+	if x.p.own[x.session] -= x.reserved; x.p.own[x.session] == 0 {
+		delete(x.p.own, x.session)
+	}
 }
 
 // reservingReader counts what a client sends when it has sent it, so that one that sends nothing stops no other.
@@ -110,7 +127,7 @@ func (x *exchange) readBody(r *http.Request) error {
 	if err := x.reserveBytes(len(body) - len(raw)); err != nil {
 		return refuseWith(http.StatusServiceUnavailable, err)
 	}
-	x.body, err = x.redactBody(body)
+	x.body, err = x.redactBody(r.Context(), body)
 	if err != nil {
 		return refuseWith(statusOfDecode(err), err)
 	}
@@ -120,14 +137,14 @@ func (x *exchange) readBody(r *http.Request) error {
 // redactBody redacts every text of a request. If a secret was learned meanwhile, it may also be in a text that was
 // passed
 // before, so the body is redacted again.
-func (x *exchange) redactBody(body []byte) (out []byte, err error) {
+func (x *exchange) redactBody(ctx context.Context, body []byte) (out []byte, err error) {
 	table, cache := x.p.Table(x.session), x.p.cacheOf(x.session)
 	text := func(_ modelwire.Where, s string) string { return table.Prompt(s) }
 	table.ReserveTokens(body)
 	const rounds = 4
 	for range rounds {
 		generation := table.Generation()
-		if out, x.sum, err = cache.Edit(x.endpoint, generation, body, text); err != nil ||
+		if out, x.sum, err = cache.EditWithin(ctx, x.endpoint, generation, body, text); err != nil ||
 			table.Generation() == generation {
 			break
 		}
@@ -158,15 +175,11 @@ func (x *exchange) prepareUpstream(r *http.Request) error {
 	x.provider = x.p.Provider(providerOf(x.endpoint.Dialect))
 	base := x.provider.Base
 	if x.front.Upstream != "" {
-		scheme := "https://"
-		if x.front.Plain {
-			scheme = "http://"
+		own, err := x.chooseUpstream()
+		if err != nil {
+			return err
 		}
-		configured, err := url.Parse(base)
-		if base = scheme + x.front.Upstream; err != nil || configured.Scheme+"://" != scheme ||
-			hostPort(configured) != x.front.Upstream {
-			x.provider.KeyFile, x.provider.Lease = "", "" // the key is for another host, or needs TLS
-		}
+		base = own
 	}
 	to, err := url.Parse(base)
 	if err != nil || to.Host == "" {
@@ -186,6 +199,28 @@ func (x *exchange) prepareUpstream(r *http.Request) error {
 		x.out.Body, x.out.ContentLength = io.NopCloser(bytes.NewReader(x.body)), int64(len(x.body))
 	}
 	return nil
+}
+
+// chooseUpstream returns the base for a client in the agent jail, which connects to an address of its own. Only addresses
+// that the settings or Bailey name for the provider are used, so that a connection cannot lead requests elsewhere.
+func (x *exchange) chooseUpstream() (string, error) {
+	scheme := "https"
+	if x.front.Plain {
+		scheme = "http"
+	}
+	host := strings.ToLower(x.front.Upstream)
+	configured, err := url.Parse(x.provider.Base)
+	switch {
+	case err == nil && configured.Scheme == scheme && hostPort(configured) == host:
+	case !x.front.Plain && slices.Contains(x.provider.Hosts, host):
+		x.provider.KeyFile, x.provider.Lease = "", "" // the key is for another host
+	default:
+		return "", refuseWith(http.StatusForbidden, bailey.Denied.Errorf(
+			"name its url in settings.yaml, under model, providers, if the provider is there; then run bailey init --apply",
+			"%s://%s is no address of the provider %s, so the request was not forwarded", scheme,
+			clipName(host, maxModel), x.provider.Name))
+	}
+	return scheme + "://" + host, nil
 }
 
 // hostPort returns the host and the port of a URL.

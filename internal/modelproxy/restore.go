@@ -1,6 +1,7 @@
 package modelproxy
 
 import (
+	"context"
 	"io"
 	"path"
 	"slices"
@@ -13,21 +14,75 @@ import (
 // replyEditor restores tokens in an answer. It counts for one answer, which one goroutine reads.
 type replyEditor struct {
 	table            *redact.Table
-	secrets          []string // categories of secrets that file inputs may have back
+	render           func(text string) string // nil: no hook has the event
+	rendered         map[string]string        // what the hooks made of texts, which many providers repeat at the end
+	secrets          []string                 // categories of secrets that file inputs may have back
 	restored, misses int
 }
 
-func (x *exchange) newReplyEditor() *replyEditor {
-	return &replyEditor{table: x.p.Table(x.session), secrets: x.p.Restores()}
+func (x *exchange) newReplyEditor(ctx context.Context) *replyEditor {
+	return &replyEditor{table: x.p.Table(x.session), secrets: x.p.Restores(), render: x.p.Render(ctx, x.from),
+		rendered: map[string]string{}}
+}
+
+// maxRender limits the texts that hooks see. It leaves room in a frame of a hook for the escapes of JSON.
+const maxRender = 256 << 10
+
+// renderText returns what the hooks make of a text of the model.
+func (e *replyEditor) renderText(where modelwire.Where, text string) string {
+	if e.render == nil || where.Kind != modelwire.Assistant || text == "" || len(text) > maxRender {
+		return text
+	}
+	made, known := e.rendered[text]
+	if !known {
+		made = e.table.Prompt(e.render(text)) // a hook may add a secret
+		e.rendered[text] = made
+	}
+	return made
+}
+
+// renderingWriter holds a text back until it is complete or too long for hooks.
+type renderingWriter struct {
+	io.WriteCloser
+	e     *replyEditor
+	where modelwire.Where
+	held  []byte
+	long  bool
+}
+
+func (w *renderingWriter) Write(p []byte) (int, error) {
+	if w.long {
+		return w.WriteCloser.Write(p)
+	}
+	w.held = append(w.held, p...)
+	if w.long = len(w.held) > maxRender; w.long {
+		if _, err := w.WriteCloser.Write(w.held); err != nil {
+			return 0, err
+		}
+		w.held = nil
+	}
+	return len(p), nil
+}
+
+func (w *renderingWriter) Close() error {
+	if len(w.held) > 0 {
+		text := w.e.renderText(w.where, string(w.held))
+		w.held = nil
+		if _, err := io.WriteString(w.WriteCloser, text); err != nil {
+			return err
+		}
+	}
+	return w.WriteCloser.Close()
 }
 
 // Text edits a whole text.
 func (e *replyEditor) Text(where modelwire.Where, text string) string {
+	text = e.renderText(where, text)
 	if !strings.Contains(text, "[") && !strings.Contains(text, "%5") { // no token, in any spelling
 		return text
 	}
 	var out strings.Builder
-	w := e.Writer(where, &out)
+	w := e.restorer(where, &out)
 	io.WriteString(w, text)
 	w.Close()
 	return out.String()
@@ -35,6 +90,13 @@ func (e *replyEditor) Text(where modelwire.Where, text string) string {
 
 // Writer edits a text that arrives in pieces.
 func (e *replyEditor) Writer(where modelwire.Where, out io.Writer) io.WriteCloser {
+	if e.render != nil && where.Kind == modelwire.Assistant {
+		return &renderingWriter{WriteCloser: e.restorer(where, out), e: e, where: where}
+	}
+	return e.restorer(where, out)
+}
+
+func (e *replyEditor) restorer(where modelwire.Where, out io.Writer) *countingRestorer {
 	return &countingRestorer{Restorer: e.table.RestorerOf(out, e.mayRestore(where)), e: e}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -109,7 +110,7 @@ func TestBodiesInProgress(t *testing.T) {
 	b.proxy.bodies.Add(20<<20 - maxBodies)
 }
 
-// TestKeyNeedsTLS checks that a client that names a provider cannot have its key sent without TLS.
+// TestKeyNeedsTLS checks that a client that names a provider cannot have a request sent without TLS.
 func TestKeyNeedsTLS(t *testing.T) {
 	t.Parallel()
 	host := ""
@@ -132,9 +133,84 @@ func TestKeyNeedsTLS(t *testing.T) {
 	go b.proxy.Serve(l, func(net.Conn) Front { return front })
 	b.url = "http://" + l.Addr().String()
 	res, text := b.post(plainAsk, nil)
-	last, _ := b.sent()
-	if res.StatusCode != 200 || strings.Contains(fmt.Sprint(last.Header), testKey) {
-		t.Errorf("%d %s; the provider received %v", res.StatusCode, text, last.Header)
+	if res.StatusCode != 403 || !strings.Contains(text, "is no address of the provider anthropic") || b.seen.Load() != 0 {
+		t.Errorf("%d %s; the provider received %d", res.StatusCode, text, b.seen.Load())
+	}
+}
+
+// TestAttackOtherProvider checks that a connection which names another address than those of the provider gets nothing
+// sent there, neither with a key nor without.
+func TestAttackOtherProvider(t *testing.T) {
+	t.Parallel()
+	var strangers atomic.Int64
+	stranger := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strangers.Add(1) }))
+	t.Cleanup(stranger.Close)
+	own := ""
+	b := newBench(t, func(c *Config) { own = strings.TrimPrefix(c.Provider("anthropic").Base, "http://") }, sayPlain)
+	for host, want := range map[string]int{own: 200, strings.TrimPrefix(stranger.URL, "http://"): 403, "10.0.0.1:80": 403, "": 401} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		go b.proxy.Serve(l, func(net.Conn) Front { return Front{Upstream: host, Plain: true, Session: testToken} })
+		b.url = "http://" + l.Addr().String()
+		res, text := b.post(plainAsk, func(r *http.Request) { r.Header.Set("X-Api-Key", "sk-mine") })
+		if res.StatusCode != want || strangers.Load() != 0 {
+			t.Errorf("%q: %d %s", host, res.StatusCode, text)
+		}
+	}
+}
+
+// TestBodiesOfOneSession checks that the bodies of one session in progress leave room for those of others, and that
+// nothing stays reserved.
+func TestBodiesOfOneSession(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil, sayPlain)
+	x := &exchange{p: b.proxy, session: "s-1"}
+	y := &exchange{p: b.proxy, session: "s-2"}
+	if x.reserveBytes(maxOwn) != nil || x.reserveBytes(1) == nil || y.reserveBytes(maxOwn) != nil {
+		t.Error("a session has other limits than its own")
+	}
+	x.releaseBytes()
+	y.releaseBytes()
+	if len(b.proxy.own) != 0 || b.proxy.bodies.Load() != 0 {
+		t.Errorf("%v, %d stay reserved", b.proxy.own, b.proxy.bodies.Load())
+	}
+}
+
+// TestKeptPromptBytes checks that prompts are kept up to a number of bytes, each counted once.
+func TestKeptPromptBytes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil, sayPlain)
+	long := strings.Repeat("x", maxPromptBytes/2)
+	for range 3 {
+		if !b.proxy.keepPrompt("s-1", long, "short") {
+			t.Fatal("the same prompt did not fit")
+		}
+	}
+	if b.proxy.keepPrompt("s-1", long+"y", "") || !b.proxy.keepPrompt("s-1", "z", "zz") || !b.proxy.keepPrompt("s-2", long+"y", "") {
+		t.Error("the limit is not one of bytes of a session")
+	}
+}
+
+// TestEmbeddingsAskHooks checks that hooks see the texts of embeddings, and can block them.
+func TestEmbeddingsAskHooks(t *testing.T) {
+	t.Parallel()
+	var prompts []string
+	b := newBench(t, func(c *Config) {
+		c.Prompt = func(_ context.Context, _ bailey.Call, s string) (string, error) {
+			prompts = append(prompts, s)
+			return "", bailey.Denied.New("blocked by a hook", "")
+		}
+	}, sayPlain)
+	for path, body := range map[string]string{"/v1/embeddings": `{"model":"m","input":["one","two"]}`,
+		"/v1beta/models/g:embedContent": `{"content":{"parts":[{"text":"one"},{"text":"two"}]}}`} {
+		prompts = nil
+		res, text := b.post(body, func(r *http.Request) { r.URL.Path = path })
+		if res.StatusCode != 403 || fmt.Sprint(prompts) != "[one\ntwo]" || b.seen.Load() != 0 {
+			t.Errorf("%s: %d %s, asked %q", path, res.StatusCode, text, prompts)
+		}
 	}
 }
 

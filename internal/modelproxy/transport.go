@@ -20,7 +20,8 @@ func NewTransport(proxy func() *url.URL) *http.Transport {
 		},
 		DialContext:         (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout: 15 * time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 16,
+		TLSHandshakeTimeout: 15 * time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 64,
+		ReadBufferSize:         readSize, // many events at once, when they come faster than they are edited
 		MaxResponseHeaderBytes: 1 << 20, DisableCompression: true, Protocols: new(http.Protocols),
 		ExpectContinueTimeout: time.Second,
 	}

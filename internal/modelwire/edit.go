@@ -2,6 +2,7 @@ package modelwire
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,7 @@ func Restore(e Endpoint, body []byte, text TextFunc) ([]byte, Usage, error) {
 	w := walker{doc: doc, text: text, reply: true, sum: &Summary{}}
 	w.walkReply(e, 0)
 	readUsage(e.Dialect, &doc, 0, &usage)
+	usage.TextBytes = w.sum.TextBytes
 	return w.assembleBody(), usage, w.err
 }
 
@@ -60,6 +62,7 @@ type patch struct {
 
 // walker visits the texts of one document.
 type walker struct {
+	ctx        context.Context // nil: no end
 	doc        document
 	text       TextFunc
 	reply      bool
@@ -108,8 +111,15 @@ func (w *walker) editString(n int, where Where) {
 
 // editRaw replaces the string n by what edit makes of it, or by what the cache has for its bytes.
 func (w *walker) editRaw(n int, where Where, edit func(string) string) {
+	if w.ctx != nil && w.err == nil && w.ctx.Err() != nil {
+		w.err = context.Cause(w.ctx)
+	}
+	if w.err != nil {
+		return
+	}
 	raw := w.doc.rawValue(n)
 	w.sum.Texts++
+	w.sum.TextBytes += int64(len(raw)) - 2
 	edited, known := w.cache.findText(w.generation, where, raw)
 	if !known {
 		before := unquoteText(raw)

@@ -78,6 +78,11 @@ func FuzzStream(f *testing.F) {
 		if got != want || !reflect.DeepEqual(u, usage) {
 			t.Fatalf("pieces of %d\n got %q\nwant %q", 1+int(size), got, want)
 		}
+		table := tableEditor{secretTable(t)}
+		want, usage = streamInPieces(t, e, string(in), 1+int(size), plainEditor{table})
+		if got, u := streamInPieces(t, e, string(in), 1+int(size), table); got != want || !reflect.DeepEqual(u, usage) {
+			t.Fatalf("without reading repeated events\n got %q\nwant %q", got, want)
+		}
 		if plain, _ := streamInPieces(t, e, string(in), 1+int(size), silent{}); plain != string(in) {
 			t.Fatalf("without an editor\n got %q\nwant %q", plain, in)
 		}

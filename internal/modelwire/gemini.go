@@ -1,5 +1,7 @@
 package modelwire
 
+import "bytes"
+
 // editCandidates edits one event or element of a stream of Gemini.
 func (s *Stream) editCandidates(w *walker) {
 	d := &w.doc
@@ -46,6 +48,7 @@ func isTextPart(d *document, n int) bool {
 
 // candidateShape returns a function that makes an event of the same answer as data.
 func candidateShape(data []byte, index string) func(string) []byte {
+	data = bytes.Clone(data)
 	return func(text string) []byte {
 		out := append(copyMembers(data, "modelVersion", "responseId"), `"candidates":[{"content":{"parts":[{"text":`...)
 		out = append(quoteText(out, text), `}],"role":"model"}`...)

@@ -125,6 +125,7 @@ type Summary struct {
 	Session     string   // the conversation that the body names: prompt_cache_key or metadata
 	Previous    string   // the earlier response, conversation or cached content that the provider continues
 	MaxTokens   int64    // largest answer; 0 if the body does not limit it
+	TextBytes   int64    // of these texts, as JSON spells them
 	Texts       int      // texts that were passed to the function or found in the cache
 	Edited      int      // texts that changed
 	Changed     int      // texts whose edited form differs from that of an earlier request, so that a cached prefix ends
@@ -139,6 +140,7 @@ type Usage struct {
 	CacheWrite int64
 	Reasoning  int64
 	StopReason string   // as spelt by the provider
+	TextBytes  int64    // of the texts of the answer, as they arrived; without thinking
 	ToolNames  []string // tools that the answer calls, in order
 	Error      string   // type of the error that ended the reply; "" if none did
 }

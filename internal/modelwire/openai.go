@@ -1,6 +1,7 @@
 package modelwire
 
 import (
+	"bytes"
 	"strings"
 
 	"bailey"
@@ -56,7 +57,7 @@ func (s *Stream) editItemDelta(w *walker, item, kind string) {
 		return
 	}
 	from, to := d.nodes[n].start, d.nodes[n].end
-	data := d.b
+	data := bytes.Clone(d.b)
 	c := s.channelFor(key, where, strings.HasSuffix(kind, "_arguments.delta"))
 	s.feedPiece(c, w, n, false, func(text string) []byte {
 		return append(quoteText(append([]byte(nil), data[:from]...), text), data[to:]...)
@@ -173,6 +174,7 @@ func (s *Stream) editCallPiece(w *walker, choice, index string, n int, last bool
 
 // chunkShape returns a function that makes a chunk of the same answer as the chunk data.
 func chunkShape(data []byte, index, before, after string) func(string) []byte {
+	data = bytes.Clone(data)
 	return func(text string) []byte {
 		out := copyMembers(data, "id", "object", "created", "model")
 		if index == "" {

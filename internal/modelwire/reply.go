@@ -32,6 +32,7 @@ func (u *Usage) addUsage(o Usage) {
 	u.CacheRead += o.CacheRead
 	u.CacheWrite += o.CacheWrite
 	u.Reasoning += o.Reasoning
+	u.TextBytes += o.TextBytes
 	u.ToolNames = append(u.ToolNames, o.ToolNames...)
 	u.Model = cmp.Or(o.Model, u.Model)
 	u.StopReason = cmp.Or(o.StopReason, u.StopReason)

@@ -48,6 +48,10 @@ func TestReplies(t *testing.T) {
 		if err != nil || string(got) != want {
 			t.Errorf("%s: %v\n%s", c.path, err, firstDifference(string(got), want))
 		}
+		if (u.TextBytes > 0) != strings.Contains(strings.ReplaceAll(c.in, "KEEP-TOKEN", ""), "TOKEN") {
+			t.Errorf("%s: %d bytes of text", c.path, u.TextBytes)
+		}
+		u.TextBytes = 0
 		if fmt.Sprintf("%+v", u) != fmt.Sprintf("%+v", c.want) {
 			t.Errorf("%s\n got %+v\nwant %+v", c.path, u, c.want)
 		}

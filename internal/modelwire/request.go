@@ -2,6 +2,7 @@ package modelwire
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"strings"
 )
@@ -9,6 +10,12 @@ import (
 // Edit is [Edit] with a cache. generation must change whenever text may return something else than before, for example
 // because a secret was learned.
 func (c *Cache) Edit(e Endpoint, generation int, body []byte, text TextFunc) ([]byte, Summary, error) {
+	return c.EditWithin(context.Background(), e, generation, body, text)
+}
+
+// EditWithin is [Cache.Edit]. If ctx ends, it edits no further text and returns the cause.
+func (c *Cache) EditWithin(ctx context.Context, e Endpoint, generation int, body []byte,
+	text TextFunc) ([]byte, Summary, error) {
 	var sum Summary
 	sum.Model = e.Model
 	sum.Stream = e.Streams
@@ -25,7 +32,7 @@ func (c *Cache) Edit(e Endpoint, generation int, body []byte, text TextFunc) ([]
 	if doc.kindOf(0) != '{' {
 		return nil, sum, unreadableBody("it is no JSON object")
 	}
-	w := walker{doc: doc, text: text, sum: &sum, cache: c, generation: generation, tools: map[string]string{}}
+	w := walker{ctx: ctx, doc: doc, text: text, sum: &sum, cache: c, generation: generation, tools: map[string]string{}}
 	w.walkRequest(e, 0)
 	return w.assembleBody(), sum, w.err
 }
@@ -62,7 +69,14 @@ func (w *walker) walkRequest(e Endpoint, n int) {
 			}
 			w.walkRequest(e, v)
 		case "content", "prediction":
-			w.editContent(v, Where{Kind: map[bool]Kind{true: Assistant, false: User}[key == "prediction"]})
+			edit := func() {
+				w.editContent(v, Where{Kind: map[bool]Kind{true: Assistant, false: User}[key == "prediction"]})
+			}
+			if e.Operation == Embed {
+				w.collectPrompt(edit)
+			} else {
+				edit()
+			}
 		case "prompt":
 			w.editPrompt(v)
 		default:
@@ -126,7 +140,7 @@ func (w *walker) walkInput(e Endpoint, n int) {
 				w.refuseBody("the input is numbers of tokens, which cannot be read", "Send texts.")
 			}
 		})
-		w.editContent(n, Where{Kind: User})
+		w.collectPrompt(func() { w.editContent(n, Where{Kind: User}) })
 	default:
 		w.sum.Messages = 1
 		w.collectPrompt(func() { w.editContent(n, Where{Kind: User}) })

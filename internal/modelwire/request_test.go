@@ -1,6 +1,7 @@
 package modelwire
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -108,6 +109,10 @@ func TestSummaries(t *testing.T) {
 			c.want.PromptParts = strings.Split(c.want.LastPrompt, "\n")
 		}
 		_, got, err := Edit(recognised(t, "POST", c.path), []byte(c.in), hide)
+		if got.TextBytes < int64(len(c.want.LastPrompt)/2) || got.TextBytes == 0 {
+			t.Errorf("%s: %d bytes of text", c.path, got.TextBytes)
+		}
+		got.TextBytes = 0
 		if err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", c.want) {
 			t.Errorf("%s: %v\n got %+v\nwant %+v", c.path, err, got, c.want)
 		}
@@ -297,5 +302,21 @@ func TestCache(t *testing.T) {
 	}
 	if total > 1<<20+4096 || total < 1<<18 {
 		t.Errorf("%d bytes are kept", total)
+	}
+}
+
+// TestEditWithin checks that no text is edited after the context has ended, and that the cause is returned.
+func TestEditWithin(t *testing.T) {
+	gone := errors.New("the client left")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	edited := 0
+	_, _, err := NewCache(1<<20).EditWithin(ctx, recognised(t, "POST", "/v1/messages"), 0,
+		[]byte(`{"messages":[{"role":"user","content":["one","two","three"]}]}`), func(_ Where, s string) string {
+			edited++
+			cancel(gone)
+			return s
+		})
+	if !errors.Is(err, gone) || edited != 1 {
+		t.Errorf("%d texts were edited, %v", edited, err)
 	}
 }

@@ -14,12 +14,25 @@ type event struct {
 // eventReader splits a stream into events, however it is cut.
 type eventReader struct {
 	held    []byte
-	seen    int  // bytes of held that were searched
-	line    int  // start of the line in held that is not complete
-	started bool // the byte order mark was searched
+	room    []byte // the memory that held is in, for the next bytes
+	seen    int    // bytes of held that were searched
+	line    int    // start of the line in held that is not complete
+	started bool   // the byte order mark was searched
 }
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
+
+// maxRoom limits the memory that is kept for the next bytes.
+const maxRoom = 1 << 20
+
+// addBytes adds bytes of the stream. All events that were returned before become invalid.
+func (r *eventReader) addBytes(p []byte) {
+	if cap(r.room) > maxRoom && len(r.held) < maxRoom/2 {
+		r.room = nil
+	}
+	r.held = append(append(r.room[:0], r.held...), p...)
+	r.room = r.held
+}
 
 // nextEvent returns the next event of the stream, or nil if more bytes are needed.
 func (r *eventReader) nextEvent() *event {

@@ -26,6 +26,14 @@ type Stream struct {
 	usage    Usage
 	named    bool // the present event has a name
 	err      error
+
+	repeat  *repeated // nil: the next event must be read completely
+	fed     *channel  // of the last piece
+	piece   int       // node of the last piece
+	pieces  int       // of the present event
+	bytes   int64     // of the texts that came in pieces
+	whole   int64     // of the texts that came whole, which most providers repeat at the end
+	changes int       // of the present event: channels that began or ended, names of tools, whole texts
 }
 
 // channel is one text that arrives in pieces.
@@ -47,6 +55,7 @@ func NewStream(e Endpoint, w io.Writer, editor Editor) *Stream {
 func (s *Stream) Usage() Usage {
 	u := s.usage
 	u.ToolNames = slices.Clone(u.ToolNames)
+	u.TextBytes = max(s.bytes, s.whole)
 	return u
 }
 
@@ -59,9 +68,11 @@ func (s *Stream) Write(p []byte) (int, error) {
 		s.array.held = append(s.array.held, p...)
 		s.readArray(false)
 	} else {
-		s.events.held = append(s.events.held, p...)
+		s.events.addBytes(p)
+		s.passRepeated()
 		for e := s.events.nextEvent(); e != nil; e = s.events.nextEvent() {
 			s.editEvent(e)
+			s.passRepeated()
 		}
 	}
 	if max(len(s.events.held), len(s.array.held)) > MaxBody {
@@ -148,8 +159,10 @@ func (s *Stream) editEvent(e *event) {
 		return
 	}
 	s.named = e.named
+	s.repeat, s.pieces, s.changes = nil, 0, 0
 	edited := s.editData(e.data)
 	if edited == nil {
+		s.keepForm(e, &document{e.data, s.nodes})
 		s.out = append(s.out, e.raw...)
 		return
 	}
@@ -174,6 +187,8 @@ func (s *Stream) editData(data []byte) []byte {
 	case Gemini:
 		s.editCandidates(w)
 	}
+	s.changes += w.sum.Texts
+	s.whole += w.sum.TextBytes
 	if len(w.patches) == 0 {
 		return nil
 	}
@@ -199,6 +214,7 @@ func (s *Stream) nameTool(block, name string) {
 			"the reply calls more than %d tools", maxOpen))
 		return
 	}
+	s.changes++
 	s.tools[block] = name
 	s.usage.addTool(name)
 }
@@ -220,6 +236,7 @@ func (s *Stream) channelFor(key string, where Where, isJSON bool) *channel {
 	} else {
 		c.w = s.editor.Writer(where, &c.out)
 	}
+	s.changes++
 	s.channels = append(s.channels, c)
 	return c
 }
@@ -231,6 +248,9 @@ func (s *Stream) feedPiece(c *channel, w *walker, n int, last bool, shape func(t
 		return
 	}
 	before := w.doc.textOf(n)
+	s.fed, s.piece = c, n
+	s.pieces++
+	s.bytes += int64(len(before))
 	c.shape = shape
 	switch {
 	case c.json != nil:
@@ -253,6 +273,8 @@ func (s *Stream) feedPiece(c *channel, w *walker, n int, last bool, shape func(t
 
 // finishChannel lets a channel write what it holds back, and forgets it.
 func (s *Stream) finishChannel(c *channel) {
+	s.repeat = nil
+	s.changes++
 	if c.json != nil {
 		c.json.finishText()
 		s.keepError(c.json.err)

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +18,7 @@ import (
 const maxBudgets = 1000
 
 // Budgets parses a file of budgets: a list under the key budgets. The keys of an entry are id, capabilities, agents,
-// per, within, wall, cpu, calls, concurrent, output, inputTokens and outputTokens. Capabilities and groups must be known to the engine. The error
+// per, within, wall, cpu, calls, concurrent, output, inputTokens, outputTokens and usd. Capabilities and groups must be known to the engine. The error
 // is Invalid and names file, line and column.
 func (e *Engine) Budgets(src Source) ([]bailey.Budget, error) {
 	s, body := openSheet(src)
@@ -68,6 +69,7 @@ func (e *Engine) parseBudget(s sheet, n ast.Node) (b bailey.Budget) {
 		"output":       func(n ast.Node) { b.Output = s.parseByteSize(n) },
 		"inputTokens":  func(n ast.Node) { b.InputTokens = s.parsePositiveInt(n, 1<<50) },
 		"outputTokens": func(n ast.Node) { b.OutputTokens = s.parsePositiveInt(n, 1<<50) },
+		"usd":          func(n ast.Node) { b.MicroUSD = s.parseDollars(n) },
 	})
 	at := strictyaml.FirstKey(n)
 	b.Source = fmt.Sprintf("%s:%d", s.Name, at.GetToken().Position.Line)
@@ -96,14 +98,15 @@ func (s sheet) completeBudget(b *bailey.Budget, per []string, at ast.Node) {
 			s.AddFault(at, "per must be session, agent or capability, or a list of them, not %q", strictyaml.Clip(word))
 		}
 	}
-	summed := b.Calls > 0 || b.Wall > 0 || b.CPU > 0 || b.Output > 0 || b.InputTokens > 0 || b.OutputTokens > 0
+	summed := b.Calls > 0 || b.Wall > 0 || b.CPU > 0 || b.Output > 0 || b.InputTokens > 0 || b.OutputTokens > 0 ||
+		b.MicroUSD > 0
 	switch {
 	case !idForm().MatchString(b.ID):
 		s.AddFault(at, "the budget needs an id of 1 to 64 lower case letters, digits, '.', '_' or '-'")
 	case !b.Session && b.Within == 0 && summed:
 		s.AddFault(at, "budget %s is never refilled: it needs within, for example within: 24h, or per: session", b.ID)
 	case b.Concurrent == 0 && !summed:
-		s.AddFault(at, "budget %s has no limit: it needs calls, concurrent, wall, cpu, output, inputTokens or outputTokens", b.ID)
+		s.AddFault(at, "budget %s has no limit: it needs calls, concurrent, wall, cpu, output, inputTokens, outputTokens or usd", b.ID)
 	}
 }
 
@@ -136,6 +139,19 @@ func (s sheet) parsePositiveInt(n ast.Node, most int64) int64 {
 		}
 	}
 	s.AddFault(n, "must be a whole number from 1 to %d", most)
+	return 0
+}
+
+// parseDollars parses an amount of US dollars and returns millionths of one.
+func (s sheet) parseDollars(n ast.Node) int64 {
+	switch n.(type) {
+	case *ast.IntegerNode, *ast.FloatNode:
+		v, err := strconv.ParseFloat(n.GetToken().Value, 64)
+		if micro := math.Round(v * 1e6); err == nil && micro >= 1 && micro <= 1e15 {
+			return int64(micro)
+		}
+	}
+	s.AddFault(n, "must be an amount of US dollars, for example 5 or 0.50, at most 1000000000")
 	return 0
 }
 

@@ -61,6 +61,16 @@ func (r *Restorer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+// PassPiece reports whether Write would write p as it is and hold nothing back, and counts p as written then. It does not
+// write. The caller must write p itself, so that nothing comes between.
+func (r *Restorer) PassPiece(p []byte) bool {
+	if len(r.held) > 0 || r.err != nil || bytes.IndexByte(p, mark[0]) >= 0 {
+		return false
+	}
+	r.misses.searchPiece(p, false)
+	return true
+}
+
 // Close writes the held text. It does not close w. A Write after Close returns an error. If Close is called again, it
 // returns the same result.
 func (r *Restorer) Close() error {

@@ -121,6 +121,25 @@ func (g hookGate) runPrompt(ctx context.Context, from bailey.Call, prompt string
 	return after.Prompt, nil
 }
 
+// renderFor returns the function that asks the hooks about a text that a model wrote, or nil if there is no such hook. A
+// hook of this event cannot block; if the chain is blocked all the same, the text is not shown.
+func (g hookGate) renderFor(ctx context.Context, from bailey.Call) func(string) string {
+	if g.Fault() == nil && len(g.Config().For(hook.AssistantMessageRender{})) == 0 {
+		return nil
+	}
+	return func(text string) string {
+		if fault := g.Fault(); fault != nil {
+			return "(" + noHooks + ")"
+		}
+		o, _, _ := g.runChain(ctx, hook.AssistantMessageRender{Session: sessionOfCall(from), Content: text})
+		after, ok := o.Event.(hook.AssistantMessageRender)
+		if o.Effect == hook.Blocked || !ok {
+			return "(a hook of Bailey hid this text: " + shortReason(o.Reason) + ")"
+		}
+		return after.Content
+	}
+}
+
 // blockingRule returns a rule that names the blocking hook.
 func (g hookGate) blockingRule(o hook.Outcome, asked []bailey.AskedHook) bailey.Rule {
 	r := bailey.Rule{ID: "hook", Source: apitype.HooksName, Reason: shortReason(o.Reason)}

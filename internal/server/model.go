@@ -21,13 +21,23 @@ import (
 func (s *Server) openModel() (err error) {
 	s.model, err = modelproxy.New(modelproxy.Config{
 		Enter: func(ctx context.Context, token string, known bailey.SessionID, f modelproxy.Front) (bailey.Call, func(), error) {
-			return s.gateway.EnterModel(ctx, token, known, f.Dir)
+			from, leave, err := s.gateway.EnterModel(ctx, token, known, f.Dir)
+			if _, wall := s.sessions.Wall(from.Session.ID); err == nil && f.Upstream != "" && !wall {
+				if leave != nil {
+					leave()
+				}
+				return from, nil, bailey.Denied.New("only an agent in the agent jail connects to a provider by its own address",
+					"point the client to the model proxy: bailey model start")
+			}
+			return from, leave, err
 		},
 		Do:       func(ctx context.Context, call bailey.Call) bailey.Result { return s.limit.Do(ctx, call) },
 		Table:    func(id bailey.SessionID) *redact.Table { return s.redaction.Table(id) },
 		Provider: s.modelProvider,
 		Prompt:   s.hooks.runPrompt,
+		Render:   s.hooks.renderFor,
 		Restores: func() []string { return s.settings.Applied().Model.Restores },
+		Prices:   s.modelPrices,
 		Upstream: modelproxy.NewTransport(s.hostProxy),
 		Log:      s.Log,
 	})
@@ -46,7 +56,7 @@ func (s *Server) hostProxy() *url.URL {
 
 // modelProvider returns a provider with the settings that an operator applied.
 func (s *Server) modelProvider(name string) modelproxy.Provider {
-	p := modelproxy.Provider{Name: name, Base: settings.ModelProviders()[name]}
+	p := modelproxy.Provider{Name: name, Base: settings.ModelProviders()[name], Hosts: settings.ModelHosts()[name]}
 	for _, one := range s.settings.Applied().Model.Providers {
 		if one.Name != name {
 			continue
@@ -57,6 +67,14 @@ func (s *Server) modelProvider(name string) modelproxy.Provider {
 		}
 	}
 	return p
+}
+
+// modelPrices returns the prices that an operator applied.
+func (s *Server) modelPrices() (list []modelproxy.Price) {
+	for _, p := range s.settings.Applied().Model.Prices {
+		list = append(list, modelproxy.Price(p))
+	}
+	return list
 }
 
 // modelListener decodes what the listener of a connection says of itself.

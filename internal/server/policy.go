@@ -349,6 +349,7 @@ func budgetChanges(old, now []bailey.Budget) []string {
 			{b.Output > 0, fmt.Sprintf("%d bytes of output", b.Output)},
 			{b.InputTokens > 0, fmt.Sprintf("%d input tokens", b.InputTokens)},
 			{b.OutputTokens > 0, fmt.Sprintf("%d output tokens", b.OutputTokens)},
+			{b.MicroUSD > 0, apitype.Dollars(b.MicroUSD) + " for models"},
 			{b.Session, "per session"}, {b.Agent, "per agent"}, {b.Capability, "per capability"},
 			{b.Within > 0, "within " + b.Within.String()},
 			{len(b.Capabilities) > 0, "of " + apitype.List(idStrings(b.Capabilities))},

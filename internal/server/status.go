@@ -238,7 +238,7 @@ func (s *Server) rememberBudgets(ctx context.Context) error {
 				Principal: bailey.Principal{Agent: in.Agent, Person: in.Person}}, in.StartedAt,
 				gate.Use{Wall: time.Duration(o.RanMillis) * time.Millisecond,
 					CPU: time.Duration(o.CPUMillis) * time.Millisecond, Output: o.StdoutBytes + o.StderrBytes,
-					InputTokens: input, OutputTokens: output})
+					InputTokens: input, OutputTokens: output, MicroUSD: o.Model.Price()})
 		}
 		if !page.More {
 			return nil

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -21,6 +22,18 @@ type Model struct {
 	// Restores has categories of secrets that are restored in the file inputs of the agent's own tools. Addresses and names
 	// of hosts always are.
 	Restores []string `json:"restores,omitempty"`
+
+	// Prices come before the prices that Bailey has.
+	Prices []Price `json:"prices,omitempty"`
+}
+
+// Price is what a model costs, in US dollars for a million tokens.
+type Price struct {
+	Model      string  `json:"model"` // its name, or the beginning of names and *
+	Input      float64 `json:"input"`
+	Output     float64 `json:"output"`
+	CacheRead  float64 `json:"cacheRead"`
+	CacheWrite float64 `json:"cacheWrite"`
 }
 
 // Provider is the API of a model, and the key for it.
@@ -34,6 +47,8 @@ type Provider struct {
 // Limits of the setting model.
 const (
 	maxRestores = 32
+	maxPrices   = 1000
+	maxPrice    = 1e6 // US dollars for a million tokens
 	maxKeyPath  = 4096
 )
 
@@ -43,11 +58,18 @@ func ModelProviders() map[string]string {
 		"gemini": "https://generativelanguage.googleapis.com"}
 }
 
+// ModelHosts lists the host:port of the usual hosts of each provider, with that of its accounts.
+func ModelHosts() map[string][]string {
+	return map[string][]string{"anthropic": {"api.anthropic.com:443"}, "openai": {"api.openai.com:443", "chatgpt.com:443"},
+		"gemini": {"generativelanguage.googleapis.com:443"}}
+}
+
 func (r reader) readModel(n ast.Node) (m Model) {
 	r.readKeys(n, "part of model", strictyaml.Fields{
 		"providers": storeIn(&m.Providers, r.readProviders),
 		"wrap":      r.boolField("wrap", &m.Wrap),
 		"restores":  storeIn(&m.Restores, r.readRestores),
+		"prices":    storeIn(&m.Prices, r.readPrices),
 	})
 	return m
 }
@@ -102,4 +124,43 @@ func (r reader) readRestores(n ast.Node) (list []string) {
 		list = append(list, word)
 	}
 	return list
+}
+
+// readPrices reads a table of prices. Tokens of a cache cost as much as other input if the table does not say it.
+func (r reader) readPrices(n ast.Node) (list []Price) {
+	for _, item := range r.readItems(n, "prices must be a list") {
+		p := Price{Input: -1, Output: -1, CacheRead: -1, CacheWrite: -1}
+		amount := func(into *float64) func(ast.Node) {
+			return func(n ast.Node) { *into = r.readPrice(n) }
+		}
+		r.readKeys(item, "part of a price", strictyaml.Fields{"model": r.wordField(maxRole, &p.Model),
+			"input": amount(&p.Input), "output": amount(&p.Output), "cacheRead": amount(&p.CacheRead),
+			"cacheWrite": amount(&p.CacheWrite)})
+		switch {
+		case p.Model == "" || p.Input < 0 || p.Output < 0:
+			r.AddFault(item, "a price needs model, input and output, in US dollars for a million tokens")
+		case len(list) == maxPrices || slices.ContainsFunc(list, func(o Price) bool { return o.Model == p.Model }):
+			r.AddFault(item, "prices must have each model once, at most %d", maxPrices)
+		}
+		if p.CacheRead < 0 {
+			p.CacheRead = p.Input
+		}
+		if p.CacheWrite < 0 {
+			p.CacheWrite = p.Input
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// readPrice reads an amount of US dollars.
+func (r reader) readPrice(n ast.Node) float64 {
+	switch n.(type) {
+	case *ast.IntegerNode, *ast.FloatNode:
+		if v, err := strconv.ParseFloat(n.GetToken().Value, 64); err == nil && v >= 0 && v <= maxPrice {
+			return v
+		}
+	}
+	r.AddFault(n, "must be an amount of US dollars for a million tokens, for example 2.50")
+	return -1
 }

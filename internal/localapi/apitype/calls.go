@@ -177,7 +177,8 @@ type Spending struct {
 	// Tokens of models, see [bailey.ModelUse.Tokens].
 	InputTokens  int64         `json:"inputTokens,omitempty"`
 	OutputTokens int64         `json:"outputTokens,omitempty"`
-	Spent        string        `json:"spent,omitempty"` // the limit that is reached
+	MicroUSD     int64         `json:"microUsd,omitempty"` // see [bailey.ModelUse]
+	Spent        string        `json:"spent,omitempty"`    // the limit that is reached
 	Limit        bailey.Budget `json:"limit"`
 }
 

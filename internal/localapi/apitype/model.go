@@ -1,6 +1,13 @@
 package apitype
 
-import "bailey/internal/modelproxy"
+import (
+	"fmt"
+
+	"bailey/internal/modelproxy"
+)
+
+// Dollars formats millionths of a US dollar, rounded up to a hundredth of a cent.
+func Dollars(micro int64) string { return fmt.Sprintf("%.4f USD", float64((micro+99)/100)/1e4) }
 
 // ModelStatus is the state of the model proxy.
 type ModelStatus struct {
