@@ -265,7 +265,8 @@ func (s *Server) connectGate(home localapi.Home, none bailey.Runner, c gate.Conf
 	// Each version of a program has a pin of its own, so toolchains are found first.
 	c.Runners = map[pack.Isolation]bailey.Runner{pack.Jail: toolchain.NewRunner(s.pins, s.finder), pack.Open: s.open,
 		pack.Agent: gate.Own{}, pack.Host: s.hosts.newHostRunner(), pack.Sandbox: newSandboxRunner(home),
-		pack.Model: modelproxy.Runner{Proxy: func() *modelproxy.Proxy { return s.model }}}
+		pack.MicroVM: s.newCallRunner(home),
+		pack.Model:   modelproxy.Runner{Proxy: func() *modelproxy.Proxy { return s.model }}}
 	if s.Gate, err = gate.New(c); err != nil {
 		return err
 	}
