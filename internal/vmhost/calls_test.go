@@ -32,9 +32,12 @@ func newCallHost(t *testing.T) (*running, *sandbox.CallRunner) {
 	file := filepath.Join(t.TempDir(), "tools")
 	f, err := os.Create(file)
 	if err == nil {
-		err = errors.Join(initramfs.Write(f, initramfs.Content{Agent: filepath.Join(guests, "agent.program"), Files: []initramfs.File{
-			{Name: "bin", Mode: 0o755}, {Name: "bin/busybox", From: ktest.Fetched(t, "busybox-amd64"), Mode: 0o755},
-			{Name: "bin/sh", Link: "busybox", Mode: 0o777}}}), f.Close())
+		err = errors.Join(
+			initramfs.Write(f, initramfs.Content{Agent: filepath.Join(guests, "agent.program"), Files: []initramfs.File{
+				{Name: "bin", Mode: 0o755}, {Name: "bin/busybox", From: ktest.Fetched(t, "busybox-amd64"), Mode: 0o755},
+				{Name: "bin/sh", Link: "busybox", Mode: 0o777}}}),
+			f.Close(),
+		)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -69,11 +72,24 @@ func placeOf(t *testing.T, name string) bailey.Place {
 }
 
 // call runs a line of a shell in a machine of its own.
-func call(t *testing.T, runner *sandbox.CallRunner, dir, line string, change func(*bailey.Job)) (out string, cage bailey.Cage,
+func call(
+	t *testing.T,
+	runner *sandbox.CallRunner,
+	dir, line string,
+	change func(*bailey.Job),
+) (out string, cage bailey.Cage,
 	exit bailey.Exit, err error) {
 	t.Helper()
-	job := bailey.Job{Capability: "t.line", Command: "sh", Args: []string{"-c", line}, Dir: dir, Places: []bailey.Place{placeOf(t, dir)},
-		Principal: bailey.Principal{Person: "ann", Agent: "coder"}, Timeout: patience, Env: []string{"PATH=/bin"}}
+	job := bailey.Job{
+		Capability: "t.line",
+		Command:    "sh",
+		Args:       []string{"-c", line},
+		Dir:        dir,
+		Places:     []bailey.Place{placeOf(t, dir)},
+		Principal:  bailey.Principal{Person: "ann", Agent: "coder"},
+		Timeout:    patience,
+		Env:        []string{"PATH=/bin"},
+	}
 	if change != nil {
 		change(&job)
 	}
@@ -84,7 +100,9 @@ func call(t *testing.T, runner *sandbox.CallRunner, dir, line string, change fun
 	defer run.Close()
 	var text bytes.Buffer
 	exit, err = run.Start(t.Context(), bailey.Lent{Env: []string{"KEY=lent"},
-		Files: []bailey.LentFile{{Env: "FILE", Value: bailey.NewSecret("secret")}}}, bailey.Streams{Stdout: &text, Stderr: &text})
+		Files: []bailey.LentFile{
+			{Env: "FILE", Value: bailey.NewSecret("secret")},
+		}}, bailey.Streams{Stdout: &text, Stderr: &text})
 	return strings.TrimSpace(text.String()), run.Cage(), exit, err
 }
 
@@ -95,13 +113,15 @@ func workspaceOf(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"src/main.txt": "hello", "hidden": "key", "masked/secret": "key", "run.sh": "exit 5"} {
+	for name, text := range map[string]string{
+		"src/main.txt": "hello", "hidden": "key", "masked/secret": "key", "run.sh": "exit 5"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		ktest.Write(t, filepath.Join(dir, name), text)
 	}
-	for _, err := range []error{os.Symlink("src/main.txt", filepath.Join(dir, "link")), unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600),
+	for _, err := range []error{
+		os.Symlink("src/main.txt", filepath.Join(dir, "link")), unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600),
 		os.Chmod(filepath.Join(dir, "run.sh"), 0o750)} {
 		if err != nil {
 			t.Fatal(err)
@@ -117,14 +137,22 @@ func TestCallInMachine(t *testing.T) {
 	r, runner := newCallHost(t)
 	dir := workspaceOf(t)
 	runner.Masks = []string{filepath.Join(dir, "masked")}
-	out, cage, exit, err := call(t, runner, dir, "busybox cat link; echo; busybox ls; busybox cat hidden; busybox id -u; echo $KEY; "+
-		"busybox cat $FILE; echo; busybox pwd; busybox stat -c %a run.sh; exit 7", func(j *bailey.Job) { j.Hide = []string{dir + "/hidden"} })
+	out, cage, exit, err := call(
+		t,
+		runner,
+		dir,
+		"busybox cat link; echo; busybox ls; busybox cat hidden; busybox id -u; echo $KEY; "+
+			"busybox cat $FILE; echo; busybox pwd; busybox stat -c %a run.sh; exit 7",
+		func(j *bailey.Job) { j.Hide = []string{dir + "/hidden"} },
+	)
 	want := "hello\nhidden\nlink\nrun.sh\nsrc\n65534\nlent\nsecret\n" + dir + "\n750"
 	if err != nil || exit.Code != 7 || out != want {
 		t.Errorf("%+v, %v (%s): %q, want %q", exit, err, bailey.HintOf(err), out, want)
 	}
 	if m := cage.Machine; m == nil || m.Sandbox == "" || m.Image != "tools" || m.ImageDigest != strings.Repeat("1", 64) ||
-		m.Accelerator != "emulated" || m.Machine != "microvm" || cage.Kind != sandbox.CallKind || !cage.Enforced {
+		m.Accelerator != "emulated" || m.Machine != "microvm" ||
+		cage.Kind != sandbox.CallKind ||
+		!cage.Enforced {
 		t.Errorf("the receipt names %+v, %+v", cage, m)
 	}
 	if list := r.host.allBoxes(); len(list) != 0 {
@@ -136,12 +164,13 @@ func TestCallInMachine(t *testing.T) {
 		"hidden from every tool": func(j *bailey.Job) { j.Places = []bailey.Place{placeOf(t, dir+"/masked")} },
 		"whose image has":        func(j *bailey.Job) { j.Places = []bailey.Place{placeOf(t, "/etc")} },
 		"do not fit":             func(j *bailey.Job) { os.Truncate(dir+"/src/main.txt", 1<<30) },
-		"cannot be hidden":       func(j *bailey.Job) { os.Truncate(dir+"/src/main.txt", 5); j.Hide = []string{dir + "/link"} },
+		"cannot be hidden":       func(j *bailey.Job) { j.Hide = []string{dir + "/link"} },
 		"in the image tools":     func(j *bailey.Job) { os.Truncate(dir+"/src/main.txt", 5); j.Command = "no-such-tool" },
 		"neither a file nor a":   func(j *bailey.Job) { j.Places = []bailey.Place{placeOf(t, dir+"/pipe")}; j.Dir = "" },
 	} {
 		_, _, exit, err := call(t, runner, dir, "exit 0", change)
-		if err == nil || !strings.Contains(err.Error(), name) || bailey.HintOf(err) == "" || exit.Code != bailey.NeverRan {
+		if err == nil || !strings.Contains(err.Error(), name) || bailey.HintOf(err) == "" ||
+			exit.Code != bailey.NeverRan {
 			t.Errorf("%s: %+v, %v (%s)", name, exit, err, bailey.HintOf(err))
 		}
 	}
@@ -157,8 +186,15 @@ func TestAttackCall(t *testing.T) {
 	r, runner := newCallHost(t)
 	dir := workspaceOf(t)
 	before, _ := os.ReadFile(filepath.Join(dir, "run.sh"))
-	out, _, _, err := call(t, runner, dir, "echo x >run.sh; echo x >new; busybox rm -rf src; busybox mount -o remount,rw "+dir+
-		"; busybox ls /sys/class/net; busybox wc -l </proc/net/route; busybox nc -w 2 10.0.2.2 80 </dev/null && echo reached; (busybox sleep 10000 &) ; echo end", nil)
+	out, _, _, err := call(
+		t,
+		runner,
+		dir,
+		"echo x >run.sh; echo x >new; busybox rm -rf src; busybox mount -o remount,rw "+dir+
+			"; busybox ls /sys/class/net; busybox wc -l </proc/net/route; "+
+			"busybox nc -w 2 10.0.2.2 80 </dev/null && echo reached; (busybox sleep 10000 &) ; echo end",
+		nil,
+	)
 	if err != nil || !strings.Contains(out, "Read-only file system") || !strings.HasSuffix(out, "end") ||
 		!strings.Contains(out, "\nlo\n1\n") || strings.Contains(out, "reached") {
 		t.Errorf("%v: %q", err, out)
@@ -168,7 +204,13 @@ func TestAttackCall(t *testing.T) {
 		t.Error("the workspace was changed")
 	}
 	// A tool that uses up its machine: processes, memory, time and output.
-	_, _, exit, err := call(t, runner, dir, "busybox yes & b() { b | b & }; while :; do b; done", func(j *bailey.Job) { j.Timeout = 5 * time.Second })
+	_, _, exit, err := call(
+		t,
+		runner,
+		dir,
+		"busybox yes & b() { b | b & }; while :; do b; done",
+		func(j *bailey.Job) { j.Timeout = 5 * time.Second },
+	)
 	if err == nil && !exit.TimedOut {
 		t.Errorf("a tool without end: %+v", exit)
 	}
@@ -178,7 +220,11 @@ func TestAttackCall(t *testing.T) {
 		_, _, _, err := call(t, runner, dir, "busybox sleep 10000", nil)
 		ended <- err
 	}()
-	eventually(t, "the machine runs", func() bool { return len(machinesBelow(t, r.host)) == 1 && len(holdersOf(t, string(r.host.Dir))) > 0 })
+	eventually(
+		t,
+		"the machine runs",
+		func() bool { return len(machinesBelow(t, r.host)) == 1 && len(holdersOf(t, string(r.host.Dir))) > 0 },
+	)
 	for _, pid := range holdersOf(t, string(r.host.Dir)) {
 		unix.Kill(pid, unix.SIGKILL)
 	}
