@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unpackFiles reads an archive, tar(5), and creates its directories, files and links below root. A directory that exists
-// stays as it is. Then it makes each of the trees, which the archive must contain, read-only for every process of the
-// guest.
+// unpackFiles reads an archive, tar(5), and creates its directories, files and links below root. A directory that
+// exists stays as it is. Then it makes each of the trees, which the archive must contain, read-only for every process
+// of the guest.
 func unpackFiles(in io.Reader, root string, trees []string) error {
 	unix.Umask(0)
 	var dirs []*tar.Header // of new directories, whose modes come last: they may forbid to write
@@ -36,7 +36,8 @@ func unpackFiles(in io.Reader, root string, trees []string) error {
 		}
 	}
 	for _, h := range dirs {
-		if err := os.Chmod(filepath.Join(root, path.Clean("/"+h.Name)), fs.FileMode(h.Mode)&fs.ModePerm|sticky(h)); err != nil {
+		mode := fs.FileMode(h.Mode)&fs.ModePerm | stickyBit(h)
+		if err := os.Chmod(filepath.Join(root, path.Clean("/"+h.Name)), mode); err != nil {
 			return err
 		}
 	}
@@ -48,7 +49,7 @@ func unpackFiles(in io.Reader, root string, trees []string) error {
 	return nil
 }
 
-func sticky(h *tar.Header) fs.FileMode {
+func stickyBit(h *tar.Header) fs.FileMode {
 	if h.Mode&unix.S_ISVTX != 0 {
 		return fs.ModeSticky
 	}

@@ -44,7 +44,8 @@ const (
 )
 
 // CallRunner runs the tool of a call in a machine of its own, which is a clone of a warm template and destroyed
-// afterwards. The tool comes from the image. The machine has copies of the files that the call may read, and no network.
+// afterwards. The tool comes from the image. The machine has copies of the files that the call may read, and no
+// network.
 type CallRunner struct {
 	bailey.PlainRunner
 	// Host returns the client of the host of sandboxes. It connects to nothing.
@@ -72,7 +73,11 @@ func (r *CallRunner) Plan(ctx context.Context, job bailey.Job) (bailey.Run, erro
 	}
 	// The machine belongs to no agent, so no other call finds it.
 	run := &callRun{client: client, job: job, masks: r.Masks,
-		owner: hostapi.Owner{Person: job.Principal.Person, Agent: "call/" + job.Principal.Agent, Session: string(job.Session)}}
+		owner: hostapi.Owner{
+			Person:  job.Principal.Person,
+			Agent:   "call/" + job.Principal.Agent,
+			Session: string(job.Session),
+		}}
 	run.image, err = hostapi.ShowImage.Ask(ctx, client, run.owner, hostapi.ImageRequest{Image: choice.Image})
 	if err != nil {
 		if bailey.KindOf(err) == bailey.NotFound {
@@ -95,13 +100,22 @@ func (r *CallRunner) refuseJob(job bailey.Job) error {
 	case job.Network != nil:
 		return bailey.Invalid.Errorf(hint, "%s cannot use the network: a microvm has none", job.Capability)
 	case job.Wall != nil:
-		return bailey.Invalid.Errorf(hint, "%s needs rights of a build tool, which a microvm does not give", job.Capability)
+		return bailey.Invalid.Errorf(
+			hint,
+			"%s needs rights of a build tool, which a microvm does not give",
+			job.Capability,
+		)
 	case job.Principal.Person == "" && job.Principal.Agent == "":
 		return bailey.Internal.New("the call names no person and no agent that could own its machine", "")
 	}
 	for _, p := range job.Places {
 		if p.Write {
-			return bailey.Invalid.Errorf(hint, "%s cannot write %s: the files in a microvm are copies", job.Capability, p.Path)
+			return bailey.Invalid.Errorf(
+				hint,
+				"%s cannot write %s: the files in a microvm are copies",
+				job.Capability,
+				p.Path,
+			)
 		}
 		if top, _, _ := strings.Cut(strings.TrimPrefix(p.Path, "/"), "/"); slices.Contains(imageDirs(), top) {
 			return bailey.Denied.Errorf(hint, "%s cannot be in a microvm, whose image has that directory", p.Path)
@@ -115,7 +129,22 @@ func (r *CallRunner) refuseJob(job bailey.Job) error {
 
 // imageDirs are directories of the image into which no file of a call is copied.
 func imageDirs() []string {
-	return []string{"", "bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "usr"}
+	return []string{
+		"",
+		"bin",
+		"boot",
+		"dev",
+		"etc",
+		"lib",
+		"lib32",
+		"lib64",
+		"libx32",
+		"proc",
+		"run",
+		"sbin",
+		"sys",
+		"usr",
+	}
 }
 
 func (r *CallRunner) isMasked(name string) bool { return isBelow(r.Masks, name) }
@@ -166,8 +195,13 @@ func (r *callRun) describeCage() {
 }
 
 func (r *callRun) recordMachine(s hostapi.Sandbox) {
-	r.cage.Machine = &bailey.Machine{Sandbox: s.ID, Image: s.Image, ImageDigest: s.ImageDigest, Accelerator: s.Accelerator,
-		Machine: s.Machine}
+	r.cage.Machine = &bailey.Machine{
+		Sandbox:     s.ID,
+		Image:       s.Image,
+		ImageDigest: s.ImageDigest,
+		Accelerator: s.Accelerator,
+		Machine:     s.Machine,
+	}
 }
 
 // Cage returns the machine. After the start it names the sandbox.
@@ -196,7 +230,10 @@ func (r *callRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 	defer func() { err = errors.Join(err, end(context.WithoutCancel(ctx))) }()
 	r.recordMachine(made)
 	if made.ImageDigest != r.image.Digest {
-		return never, bailey.Conflict.New("the machine has another image than the one that was decided about", "call again")
+		return never, bailey.Conflict.New(
+			"the machine has another image than the one that was decided about",
+			"call again",
+		)
 	}
 	if err := r.copyFiles(ctx, made.ID, lent); err != nil {
 		return never, err
@@ -227,8 +264,13 @@ func (r *callRun) copyFiles(ctx context.Context, id string, lent bailey.Lent) er
 	case err != nil:
 		return err
 	case exit.Code != 0 || exit.Signal != 0:
-		return bailey.Unavailable.Errorf("if it has no room, raise microvm.memoryMB in settings.yaml",
-			"the files cannot be copied into the machine: exit code %d, signal %d: %.500q", exit.Code, exit.Signal, said.String())
+		return bailey.Unavailable.Errorf(
+			"if it has no room, raise microvm.memoryMB in settings.yaml",
+			"the files cannot be copied into the machine: exit code %d, signal %d: %.500q",
+			exit.Code,
+			exit.Signal,
+			said.String(),
+		)
 	}
 	return packErr
 }
@@ -241,9 +283,13 @@ func (r *callRun) runTool(ctx context.Context, id string, timeout time.Duration,
 	for _, f := range lent.Files {
 		env = append(env, f.Env+"="+path.Join(callSecrets, f.Env))
 	}
-	exit, err := r.client.Exec(ctx, r.owner, hostapi.Command{Sandbox: id, Argv: append([]string{r.job.Command}, r.job.Args...),
-		Env: env, Dir: r.workDir(), UID: callUser, GID: callUser, Timeout: timeout},
-		hostapi.Streams{Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr})
+	exit, err := r.client.Exec(
+		ctx,
+		r.owner,
+		hostapi.Command{Sandbox: id, Argv: append([]string{r.job.Command}, r.job.Args...),
+			Env: env, Dir: r.workDir(), UID: callUser, GID: callUser, Timeout: timeout},
+		hostapi.Streams{Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr},
+	)
 	result := bailey.Exit{Code: exit.Code, TimedOut: exit.TimedOut}
 	if exit.Signal > 0 {
 		result.Code = 128 + exit.Signal

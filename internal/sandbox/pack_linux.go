@@ -72,17 +72,22 @@ func (a *archive) addHeader(h *tar.Header) error {
 	const perFile = 4 << 10 // bytes of memory that a file needs at least
 	a.made[h.Name] = true
 	if a.left -= h.Size + perFile; a.left < 0 || len(a.made) > maxPackedFiles {
-		return bailey.Invalid.Errorf("name a smaller directory, or raise microvm.memoryMB in settings.yaml",
+		return bailey.Invalid.Errorf(
+			"name a smaller directory, or raise microvm.memoryMB in settings.yaml",
 			"the files of the call do not fit in a machine with %d MB, of which they may have a quarter, or are more than %d",
-			a.memoryMB, maxPackedFiles)
+			a.memoryMB,
+			maxPackedFiles,
+		)
 	}
 	h.Name, h.Format = strings.TrimPrefix(h.Name, "/"), tar.FormatPAX
 	return a.tar.WriteHeader(h)
 }
 
 func (a *archive) addContent(name string, mode, size int64, from io.Reader) error {
-	err := a.addHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: size, Uid: callUser, Gid: callUser,
-		ModTime: time.Now()})
+	err := a.addHeader(
+		&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: size, Uid: callUser, Gid: callUser,
+			ModTime: time.Now()},
+	)
 	if err == nil {
 		_, err = io.CopyN(a.tar, from, size)
 	}
@@ -101,7 +106,11 @@ func (a *archive) addPlace(p bailey.Place) error {
 		return a.addContent(p.Path, 0o444, p.Frozen.Size, io.NewSectionReader(p.Frozen.File, 0, p.Frozen.Size))
 	}
 	// The descriptor has no access to the content (O_PATH, openat(2)); this opens the same file, whatever its path names.
-	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(int(p.File.Fd())), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(
+		"/proc/self/fd/"+strconv.Itoa(int(p.File.Fd())),
+		unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC,
+		0,
+	)
 	if err != nil {
 		return bailey.Invalid.Wrap(err, p.Path+" cannot be read", "name another path")
 	}
@@ -134,8 +143,15 @@ func (a *archive) addOpened(f *os.File, name string) error {
 	case a.isOnWay(name):
 		return a.refuseWay(name, "file")
 	}
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(info.Mode().Perm()), Size: info.Size(), Uid: callUser,
-		Gid: callUser, ModTime: info.ModTime()}
+	h := &tar.Header{
+		Typeflag: tar.TypeReg,
+		Name:     name,
+		Mode:     int64(info.Mode().Perm()),
+		Size:     info.Size(),
+		Uid:      callUser,
+		Gid:      callUser,
+		ModTime:  info.ModTime(),
+	}
 	if slices.Contains(a.hide, name) {
 		h.Size = 0
 	}
@@ -170,7 +186,12 @@ func (a *archive) addEntry(dir *os.File, entry, name string) error {
 	if isBelow(a.masks, name) {
 		return nil
 	}
-	fd, err := unix.Openat(int(dir.Fd()), entry, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	fd, err := unix.Openat(
+		int(dir.Fd()),
+		entry,
+		unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NOCTTY,
+		0,
+	)
 	switch {
 	case errors.Is(err, unix.ELOOP):
 		return a.addLink(dir, entry, name)

@@ -228,6 +228,7 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	s.shelf = newShelf(s.Catalog,
 		gateway.OpenProfiles(home, workspaces, s.scribe.lore.Profiles, s.scribe.recordEvent, s.Log),
 		func(command string) bool { return s.cages.Installed(command) || s.finder.Installed(command) })
+	s.shelf.image = func(pack string) string { return s.settings.Applied().MicroVM.ImageFor(pack) }
 	s.shelf.noBroker = func() bool { return s.settings.Applied().Broker == nil }
 	return workspaces, s.connectGate(home, none, gate.Config{
 		Catalog: s.shelf, Places: workspaces, Hooks: s.hooks, Budgets: s.budgets, Lender: brokerLender{s.brokerClient},
