@@ -279,7 +279,7 @@ func TestAttended(t *testing.T) {
 		t.Errorf("a second end: %v", err)
 	}
 	r.stop()
-	if err := os.Mkdir(r.host.boxDir(made.ID), 0o700); err == nil {
+	if err = os.Mkdir(r.host.boxDir(made.ID), 0o700); err == nil {
 		err = os.WriteFile(filepath.Join(r.host.boxDir(made.ID), recordFile), kept, 0o600)
 	}
 	if err != nil {
