@@ -35,9 +35,9 @@
 //	warm_worker                         jail
 //
 // The isolation is jail, microvm or none. The isolation builtin and the backends builtin, mcp, remote and sandbox are
-// refused at load, because their fields have no defined meaning. A capability with microvm loads, but its calls are
-// refused if the gateway has no runner for it. sandboxProfile.syscalls must be empty, because each system call that a
-// cage denies could be used to escape from it.
+// refused at load, because their fields have no defined meaning. With microvm each call has a virtual machine of its
+// own, with the tool of an image that the settings name. sandboxProfile.syscalls must be empty, because each system
+// call that a cage denies could be used to escape from it.
 //
 // With isolation none the tool runs without a cage, which is a waiver that policy names. The tool gets only what needs
 // no cage: its own program, the declared variables, an empty HOME, a session that ends with the call, and its working

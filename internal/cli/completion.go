@@ -37,7 +37,7 @@ var Completed = map[string]func(*App, context.Context) []string{
 	"sandbox show": (*App).sandboxWords, "sandbox exec": (*App).sandboxWords, "sandbox start": (*App).sandboxWords,
 	"sandbox stop": (*App).sandboxWords, "sandbox pause": (*App).sandboxWords, "sandbox snapshot": (*App).sandboxWords,
 	"sandbox restore": (*App).sandboxWords, "sandbox branch": (*App).sandboxWords, "sandbox extend": (*App).sandboxWords,
-	"sandbox destroy": (*App).sandboxWords, "sandbox shell": (*App).sandboxWords,
+	"sandbox destroy": (*App).sandboxWords, "sandbox shell": (*App).sandboxWords, "sandbox ssh": (*App).sandboxWords,
 	"sandbox diff": (*App).sandboxWords, "sandbox export": (*App).sandboxWords, "sandbox verify": (*App).sandboxWords,
 	"receipts show": (*App).receiptWords, "receipts forget": (*App).receiptWords, "audit prove": (*App).receiptWords,
 }

@@ -6,7 +6,8 @@
 // starts itself as a service and becomes that program; otherwise it stays pid 1. As a service it needs no arguments
 // but --port.
 //
-// `bailey-guest inventory` prints what the system has as JSON (package sandboxdiff), and ends.
+// `bailey-guest inventory` prints what the system has as JSON (package sandboxdiff), and ends. `bailey-guest unpack
+// PATH...` unpacks an archive from its standard input below /, and makes the paths read-only.
 //
 // One host talks to it at a time. Commands end with the session that started them, so that nothing runs on behalf of a
 // host that is gone; background jobs do not. Everything that runs in a sandbox may harm the agent: the host trusts none

@@ -36,6 +36,9 @@ func runAgent(args []string) error {
 	if len(args) > 0 && args[0] == "inventory" {
 		return printInventory(args[1:], os.Stdout)
 	}
+	if len(args) > 0 && args[0] == "unpack" {
+		return unpackFiles(os.Stdin, "/", args[1:])
+	}
 	flags := flag.NewFlagSet("bailey-guest", flag.ContinueOnError)
 	port := flags.String("port", guestwire.Port, "name of the virtio-serial port")
 	fd := flags.Int("fd", -1, "descriptor of a connected socket to use instead of a port")
@@ -86,9 +89,8 @@ func runInit() error {
 
 // becomeInit starts the agent as a service and becomes the guest's own init.
 func becomeInit(b bootLine) error {
-	const self = "/proc/self/exe" // its file is not in this root
 	env := []string{"PATH=" + defaultPath}
-	_, err := syscall.ForkExec(self, []string{"bailey-guest", "--port", b.port},
+	_, err := syscall.ForkExec(ownProgram, []string{"bailey-guest", "--port", b.port},
 		&syscall.ProcAttr{Dir: "/", Env: env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true}})
 	if err != nil {
 		return fmt.Errorf("start the agent: %w", err)

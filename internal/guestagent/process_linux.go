@@ -143,7 +143,10 @@ func (p *processes) startProcess(c *guestwire.Command, files [3]*os.File, abando
 	for _, f := range files {
 		attr.Files = append(attr.Files, f.Fd())
 	}
-	program, err := findProgram(c.Argv[0], search)
+	program, err := ownProgram, error(nil)
+	if c.Argv[0] != guestwire.AgentProgram {
+		program, err = findProgram(c.Argv[0], search)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -160,6 +163,9 @@ func (p *processes) startProcess(c *guestwire.Command, files [3]*os.File, abando
 	}
 	return child, nil
 }
+
+// ownProgram is the file of the agent, which may be in no directory.
+const ownProgram = "/proc/self/exe"
 
 // startError says why a program could not be started. The kernel does not tell which of the steps failed.
 func startError(c *guestwire.Command, err error) error {

@@ -75,6 +75,9 @@ func (m *Failure) Fields(c *Codec) {
 	c.Text(&m.Hint)
 }
 
+// AgentProgram, as the program of a command, is the agent itself: "bailey-guest unpack PATH..." for example.
+const AgentProgram = "bailey-guest"
+
 // Command is a program to run.
 type Command struct {
 	Argv, Env  []string

@@ -119,6 +119,51 @@ func (e Endpoint[Request, Answer]) askOnce(ctx context.Context, c *Client, o Own
 	return a, false, err
 }
 
+// Attend creates a sandbox that lives as long as the returned function was not called. The host destroys it also when
+// this process or the host itself ends, so it cannot be left behind. end returns when it is destroyed.
+func (c *Client) Attend(ctx context.Context, o Owner, r CreateRequest) (made Sandbox, end func(context.Context) error,
+	err error) {
+	r.Attended = true
+	var conn *peer.Conn
+	for range maxUnheard {
+		var done func()
+		if conn, done, err = c.openQuery(ctx, Create.Verb, o, r); err == nil {
+			made, err = readAttended(ctx, conn)
+			if err == nil {
+				break
+			}
+			done()
+		}
+		if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) || ctx.Err() != nil {
+			return made, nil, err
+		}
+		select { // a host that is ending did not read the query
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	if err != nil {
+		return made, nil, err
+	}
+	return made, func(ctx context.Context) error {
+		defer conn.Close()
+		_, err := Destroy.Ask(ctx, &Client{Socket: c.Socket, Root: c.Root}, o, Target{Sandbox: made.ID})
+		if bailey.KindOf(err) == bailey.NotFound {
+			return nil
+		}
+		return err
+	}, nil
+}
+
+// readAttended reads the answer to a creation. The connection stays open.
+func readAttended(ctx context.Context, conn *peer.Conn) (made Sandbox, err error) {
+	kind, b, err := conn.ReadFrame()
+	if err != nil {
+		return made, lostError(ctx, err)
+	}
+	return made, localapi.LastWord(kind, b, &made)
+}
+
 // StopHost ends the host. Its sandboxes continue to run, and the next host adopts them.
 func (c *Client) StopHost(ctx context.Context) error {
 	without := &Client{Socket: c.Socket, Root: c.Root}

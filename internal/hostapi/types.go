@@ -14,7 +14,7 @@ import (
 )
 
 // Protocol is the version of the protocol. Another version is refused.
-const Protocol = 1
+const Protocol = 2
 
 // An Owner is the caller of an operation and, once the sandbox is created, its owner.
 type Owner struct {
@@ -71,6 +71,24 @@ type CreateRequest struct {
 	MemoryMB int           `json:"memoryMB,omitempty"` // the default is 256
 	TTL      time.Duration `json:"ttl,omitempty"`      // nanoseconds; the default is 24 hours
 	Network  string        `json:"network,omitempty"`  // "none" or ""
+	// Digest, if set, is that of the image. If the image has another one meanwhile, the request is refused.
+	Digest string `json:"digest,omitempty"`
+	// Attended means that the sandbox ends with the connection: see [Client.Attend].
+	Attended bool `json:"attended,omitempty"`
+}
+
+// ImageRequest names an image.
+type ImageRequest struct {
+	Image string `json:"image"`
+}
+
+// ImageInfo describes the machine that a sandbox from an image is.
+type ImageInfo struct {
+	Name        string `json:"name"`
+	Digest      string `json:"digest"`      // SHA-256, hex
+	MemoryMB    int    `json:"memoryMB"`    // the least with which it starts
+	Accelerator string `json:"accelerator"` // "kvm" or "emulated"
+	Machine     string `json:"machine"`     // type of the machine
 }
 
 // Target names a sandbox by its id or by its name.
@@ -285,4 +303,8 @@ var (
 	EditFile       = Endpoint[EditRequest, Edited]{"edit-file"}
 	ListFiles      = Endpoint[FileRequest, []File]{"list-files"}
 	HostStatus     = Endpoint[None, Status]{"status"}
+	ShowImage      = Endpoint[ImageRequest, ImageInfo]{"image"}
 )
+
+// AgentProgram, as the program of a command, is the agent of the sandbox itself.
+const AgentProgram = "bailey-guest"

@@ -27,7 +27,8 @@ type activeCatalog struct {
 	all       atomic.Pointer[pack.Catalog]
 	profiles  *gateway.Profiles
 	installed func(command string) bool
-	noBroker  func() bool // nil: calls that can do without a credential get one anyway
+	image     func(pack string) string // for machines of its calls, or ""
+	noBroker  func() bool              // nil: calls that can do without a credential get one anyway
 }
 
 func newShelf(c *pack.Catalog, p *gateway.Profiles, installed func(string) bool) *activeCatalog {
@@ -118,7 +119,12 @@ func (s *activeCatalog) installedCheck() (here func(*pack.Capability) bool) {
 		}
 		return is
 	}
-	return func(m *pack.Capability) bool { return m.Command == "" || slices.ContainsFunc(m.Programs(), installed) }
+	return func(m *pack.Capability) bool {
+		if m.Isolation == pack.MicroVM { // its program is in the image
+			return s.image != nil && s.image(m.Pack) != ""
+		}
+		return m.Command == "" || slices.ContainsFunc(m.Programs(), installed)
+	}
 }
 
 func newCapability(m *pack.Capability, whole bool) apitype.Capability {

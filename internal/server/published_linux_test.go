@@ -117,7 +117,7 @@ func TestPublishedRefusals(t *testing.T) {
 	}{
 		{"history.log", nil, bailey.Invalid, "the working directory does not contain .git"},
 		{"disk.tree", nil, bailey.Invalid, "input /dir is missing"},
-		{"machine.npm-test", nil, bailey.Unavailable, "machine.npm-test requires isolation microvm, which this gateway does not support"},
+		{"machine.npm-test", nil, bailey.Unavailable, "machine.npm-test requires isolation microvm, and the settings name no image for its machine"},
 		// Without a cage, the tool could write to the directory.
 		{"machine.desktop-notify", map[string]any{"note": "x"}, bailey.Denied, "this home names no workspace"},
 		{"jq.filter-file", map[string]any{"stdin": "notes"}, bailey.Invalid, "is a directory"},

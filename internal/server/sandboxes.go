@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"strings"
 
 	"bailey"
 	"bailey/internal/gateway"
@@ -9,6 +10,7 @@ import (
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/sandbox"
+	"bailey/internal/workspace"
 )
 
 // newSandboxRunner returns the runner of calls on sandboxes. The host of sandboxes of the home starts when a call needs it.
@@ -27,4 +29,15 @@ func (s *Server) recordSandboxEntry(ctx context.Context, asked apitype.SandboxEn
 		return none, err
 	}
 	return none, s.scribe.recordEvent(ctx, apitype.SandboxEnterEvent, event)
+}
+
+// newCallRunner returns the runner of calls that each have a machine of their own, from the images of the settings.
+func (s *Server) newCallRunner(home localapi.Home) bailey.Runner {
+	return &sandbox.CallRunner{Host: func() (*hostapi.Client, error) { return hostapi.Here(home) },
+		Masks: workspace.Masks(string(home), workspace.Homes()),
+		Choose: func(id bailey.CapabilityID) sandbox.MachineChoice {
+			packName, _, _ := strings.Cut(string(id), ".")
+			m := s.settings.Applied().MicroVM
+			return sandbox.MachineChoice{Image: m.ImageFor(packName), MemoryMB: m.MemoryMB}
+		}}
 }

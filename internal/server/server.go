@@ -228,6 +228,7 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	s.shelf = newShelf(s.Catalog,
 		gateway.OpenProfiles(home, workspaces, s.scribe.lore.Profiles, s.scribe.recordEvent, s.Log),
 		func(command string) bool { return s.cages.Installed(command) || s.finder.Installed(command) })
+	s.shelf.image = func(pack string) string { return s.settings.Applied().MicroVM.ImageFor(pack) }
 	s.shelf.noBroker = func() bool { return s.settings.Applied().Broker == nil }
 	return workspaces, s.connectGate(home, none, gate.Config{
 		Catalog: s.shelf, Places: workspaces, Hooks: s.hooks, Budgets: s.budgets, Lender: brokerLender{s.brokerClient},
@@ -265,7 +266,8 @@ func (s *Server) connectGate(home localapi.Home, none bailey.Runner, c gate.Conf
 	// Each version of a program has a pin of its own, so toolchains are found first.
 	c.Runners = map[pack.Isolation]bailey.Runner{pack.Jail: toolchain.NewRunner(s.pins, s.finder), pack.Open: s.open,
 		pack.Agent: gate.Own{}, pack.Host: s.hosts.newHostRunner(), pack.Sandbox: newSandboxRunner(home),
-		pack.Model: modelproxy.Runner{Proxy: func() *modelproxy.Proxy { return s.model }}}
+		pack.MicroVM: s.newCallRunner(home),
+		pack.Model:   modelproxy.Runner{Proxy: func() *modelproxy.Proxy { return s.model }}}
 	if s.Gate, err = gate.New(c); err != nil {
 		return err
 	}

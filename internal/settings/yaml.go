@@ -44,6 +44,7 @@ type Contents struct {
 	Network   Network    `json:"network,omitzero"` // network access beyond the manifests
 	Agents    AgentRules `json:"agents,omitzero"`  // which agents may call
 	Model     Model      `json:"model,omitzero"`   // the model proxy
+	MicroVM   MicroVM    `json:"microvm,omitzero"` // machines of calls with isolation microvm
 }
 
 // Recorded returns the contents without the examples of the redaction. The ledger does not record the URL of the
@@ -82,6 +83,7 @@ func ParseSettings(text []byte) (Contents, error) {
 		"broker":        storeIn(&c.Broker, r.readBroker),
 		"network":       storeIn(&c.Network, r.readNetwork),
 		"model":         storeIn(&c.Model, r.readModel),
+		"microvm":       storeIn(&c.MicroVM, r.readMicroVM),
 		"agents": func(n ast.Node) {
 			r.readKeys(n, "part of agents", strictyaml.Fields{
 				"required": r.boolField("required", &c.Agents.Required),

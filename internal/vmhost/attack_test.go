@@ -21,6 +21,7 @@ import (
 // TestAttackSocket sends malformed queries, and frames that a client must not send during a command. Each gets an error
 // with a reason, and the host serves others.
 func TestAttackSocket(t *testing.T) {
+	t.Parallel()
 	r := newHost(t)
 	r.newSandbox("one")
 	query := func(q any) []byte {
@@ -39,7 +40,7 @@ func TestAttackSocket(t *testing.T) {
 	}{
 		"malformed": {localapi.FrameQuery, []byte(`{"protocol":1,`)}, "the first frame has": {'?', query(good)}, "speaks version": {localapi.FrameQuery, query(other)},
 		"does not know": {localapi.FrameQuery, query(unknown)}, "name of an owner": {localapi.FrameQuery, query(anonymous)},
-		"unknown field": {localapi.FrameQuery, query(extra)}, "request is": {localapi.FrameQuery, []byte(`{"protocol":1,"protocol":1}`)},
+		"unknown field": {localapi.FrameQuery, query(extra)}, "request is": {localapi.FrameQuery, []byte(`{"protocol":2,"protocol":2}`)},
 	} {
 		conn, err := peer.Dial(r.host.Socket)
 		if err != nil {
@@ -102,6 +103,7 @@ func wantFailure(t *testing.T, conn *peer.Conn, want string) {
 
 // TestDamagedRecords starts hosts over records that are damaged, foreign, or name other directories.
 func TestDamagedRecords(t *testing.T) {
+	t.Parallel()
 	c := testConfig(t, shortDir(t))
 	id := newID("sb")
 	outside := filepath.Join(string(c.Dir), "outside")

@@ -154,6 +154,25 @@ func (h *Host) hostStatus(context.Context, caller, hostapi.None) (hostapi.Status
 	return s, nil
 }
 
+// showImage describes the machine that a sandbox from an image would be.
+func (h *Host) showImage(_ context.Context, _ caller, r hostapi.ImageRequest) (hostapi.ImageInfo, error) {
+	i, err := h.FindImage(r.Image)
+	if err != nil {
+		return hostapi.ImageInfo{}, err
+	}
+	info := hostapi.ImageInfo{Name: i.Name, Digest: i.Digest, MemoryMB: max(32, i.MemoryMB), Machine: machineType(i.Arch)}
+	info.Accelerator, _ = h.describeAccelerator()
+	return info, releaseImage(i)
+}
+
+// machineType returns the machine of package vm for an architecture.
+func machineType(arch string) string {
+	if arch == "arm64" {
+		return vm.Virt
+	}
+	return vm.MicroVM
+}
+
 const kvm, emulated = "kvm", "emulated"
 
 // describeAccelerator returns how machines run, and why not with KVM.

@@ -37,6 +37,7 @@ func eventually(t testing.TB, what string, met func() bool) {
 // TestMachineEnds kills the QEMU of a sandbox, ends another one from inside, and kills one while a command runs. Each is
 // shown with the reason, and the others work.
 func TestMachineEnds(t *testing.T) {
+	t.Parallel()
 	r := newHost(t)
 	good := r.newSandbox("good")
 	must(r, hostapi.TakeSnapshot, hostapi.SnapshotRequest{Sandbox: "good", Name: "base"})
@@ -77,6 +78,7 @@ func TestMachineEnds(t *testing.T) {
 // TestMachinesKilled kills every QEMU of the host in the middle of operations. They fail, say how QEMU ended, and leave nothing
 // but what was there.
 func TestMachinesKilled(t *testing.T) {
+	t.Parallel()
 	var at atomic.Value
 	at.Store("")
 	c := testConfig(t, shortDir(t))
@@ -123,6 +125,7 @@ func TestMachinesKilled(t *testing.T) {
 // TestFlood starts an image whose guest writes to the channel of the agent without end, and lets a command write without
 // end to a client that does not read. Another sandbox works meanwhile.
 func TestFlood(t *testing.T) {
+	t.Parallel()
 	c := testConfig(t, shortDir(t))
 	r := runHost(t, c)
 	defer clearHost(t, r)
@@ -163,6 +166,7 @@ func TestFlood(t *testing.T) {
 
 // TestCorruptImages creates sandboxes from images that are damaged. The error names the image, and nothing remains.
 func TestCorruptImages(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	c := testConfig(t, filepath.Join(dir, "host"))
 	text := filepath.Join(dir, "text")

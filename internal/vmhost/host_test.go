@@ -21,6 +21,7 @@ import (
 
 // TestLifecycle takes a sandbox through all its states, as a client sees them.
 func TestLifecycle(t *testing.T) {
+	t.Parallel()
 	r := newHost(t)
 	s := r.newSandbox("one")
 	if s.State != hostapi.Running || s.Accelerator != "emulated" || s.Machine != "microvm" || s.Network != "none" ||
@@ -98,6 +99,7 @@ func wantFiles(t testing.TB, h *Host, boxes, templates int) {
 
 // TestClones checks that clones share nothing that identifies a machine: sandboxes of one image, and branches of one.
 func TestClones(t *testing.T) {
+	t.Parallel()
 	r := newHost(t)
 	r.newSandbox("one")
 	r.shell("one", "mkdir -p /etc/ssh; echo kept > /kept")
@@ -127,6 +129,7 @@ func TestClones(t *testing.T) {
 
 // TestExec runs commands with streams, signals, limits and a terminal, and cancels one.
 func TestExec(t *testing.T) {
+	t.Parallel()
 	r := newHost(t)
 	r.newSandbox("one")
 	run := func(ctx context.Context, c hostapi.Command, s hostapi.Streams) (hostapi.Exit, error) {
@@ -191,6 +194,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // TestFilesAndJobs writes, edits, lists and reads files, and follows a job.
 func TestFilesAndJobs(t *testing.T) {
+	t.Parallel()
 	r := newHost(t)
 	must(r, hostapi.Create, hostapi.CreateRequest{Name: "one", Image: "agent", MemoryMB: 192}) // for a large file
 	r.addBusybox("one")
@@ -238,6 +242,7 @@ func TestFilesAndJobs(t *testing.T) {
 // TestOwners checks that a sandbox is visible to the agent that created it and to the person, and to nobody else, and that
 // each owner has names and a quota of its own.
 func TestOwners(t *testing.T) {
+	t.Parallel()
 	r := newHost(t, func(c *Config) { c.PerOwner = 1 })
 	s := must(r, hostapi.Create, hostapi.CreateRequest{Name: "one", Image: "agent", MemoryMB: 96})
 	for _, o := range []hostapi.Owner{{Person: "ann", Agent: "other"}, {Person: "ann"}, {Person: "bob", Agent: "coder"}, {Person: "bob", Operator: true}} {
@@ -281,6 +286,7 @@ func TestOwners(t *testing.T) {
 
 // TestRefusals asks for sandboxes that cannot exist.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	r := newHost(t)
 	for want, q := range map[string]hostapi.CreateRequest{
 		"there is no image": {Image: "none"}, "from an image or": {}, "cannot live": {Image: "agent", TTL: time.Second},
@@ -305,6 +311,7 @@ func TestRefusals(t *testing.T) {
 
 // TestExpired checks that the janitor destroys a sandbox whose time is over, and that the host ends when it is idle.
 func TestExpired(t *testing.T) {
+	t.Parallel()
 	c := testConfig(t, shortDir(t))
 	c.Janitor, c.Idle = 20*time.Millisecond, time.Hour
 	r := runHost(t, c)
@@ -338,6 +345,7 @@ func TestExpired(t *testing.T) {
 
 // TestAdopted stops a host and runs another one, which adopts its sandboxes in their states.
 func TestAdopted(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	r := runHost(t, testConfig(t, dir))
 	r.newSandbox("running")
@@ -372,6 +380,7 @@ func TestAdopted(t *testing.T) {
 // TestDisks follows the content of a disk through snapshots, branches, stop and restore. Templates stay as long as a disk
 // needs them, and no longer.
 func TestDisks(t *testing.T) {
+	t.Parallel()
 	r := newHost(t)
 	s := must(r, hostapi.Create, hostapi.CreateRequest{Name: "one", Image: "disk", MemoryMB: 96})
 	if s.DiskBytes != 64<<20 {
@@ -413,6 +422,7 @@ func TestDisks(t *testing.T) {
 
 // TestImageReplaced checks that a warm template does not outlive its image.
 func TestImageReplaced(t *testing.T) {
+	t.Parallel()
 	c := testConfig(t, shortDir(t))
 	find := c.FindImage
 	var digest atomic.Value

@@ -174,9 +174,19 @@ func (sc *scene) owner(operation, last string) (steps []string) {
 // TestHostKilled kills the host at every step of every operation. The next host has every sandbox that was there, in a
 // state that it can have, and each works; nothing else remains.
 func TestHostKilled(t *testing.T) {
+	t.Parallel()
+	for _, operations := range [][]string{{"create", "snapshot", "branch"}, {"restore", "pause", "stop"}, {"start", "destroy", "boot"}} {
+		t.Run(strings.Join(operations, " "), func(t *testing.T) {
+			t.Parallel()
+			killAtEachStep(t, operations)
+		})
+	}
+}
+
+func killAtEachStep(t *testing.T, operations []string) {
 	sc := newScene(t)
 	sc.serve(sc.prepare)
-	for _, operation := range []string{"create", "snapshot", "branch", "restore", "pause", "stop", "start", "destroy", "boot"} {
+	for _, operation := range operations {
 		steps := sc.owner(operation, "")
 		if len(steps) == 0 {
 			t.Fatalf("%s has no steps", operation)

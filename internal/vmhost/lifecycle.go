@@ -34,7 +34,8 @@ func (h *Host) createBox(ctx context.Context, c caller, r hostapi.CreateRequest)
 	if (r.Image == "") == (r.Snapshot == "") {
 		return none, bailey.Invalid.New("a sandbox is made from an image or from a snapshot", "name one of them")
 	}
-	made := boxRecord{Sandbox: hostapi.Sandbox{Name: r.Name, Expires: time.Now().UTC().Add(ttl)}}
+	made := boxRecord{Sandbox: hostapi.Sandbox{Name: r.Name, Expires: time.Now().UTC().Add(ttl)},
+		Attended: r.Attended}
 	var t *template
 	var done func()
 	if r.Snapshot != "" {
@@ -81,6 +82,10 @@ func (h *Host) useWarm(ctx context.Context, c caller, r hostapi.CreateRequest) (
 	i, err := h.images.useImage(r.Image)
 	if err != nil {
 		return nil, nil, err
+	}
+	if r.Digest != "" && r.Digest != i.Digest {
+		return nil, nil, bailey.Conflict.Errorf("try again, so that the new one is decided about",
+			"the image %s was replaced meanwhile", i.Name)
 	}
 	memory = cmp.Or(memory, max(256, i.MemoryMB))
 	if memory < max(32, i.MemoryMB) || memory > h.MaxMemoryMB {

@@ -5,6 +5,7 @@ package vmhost
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -34,6 +35,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	// The tests wait for guests most of the time, so more of them than processors run at once.
+	flag.Parse()
+	flag.Set("test.parallel", "3")
 	code := m.Run()
 	if dir, err := guestFiles(); err == nil {
 		os.RemoveAll(dir)

@@ -99,7 +99,7 @@ func (h *Host) readTemplates(ctx context.Context) error {
 	return nil
 }
 
-// adoptBox adopts a sandbox, or removes it if it was not created whole or is being destroyed.
+// adoptBox adopts a sandbox, or removes it if it was not created whole, is being destroyed, or belonged to a connection.
 func (h *Host) adoptBox(ctx context.Context, id string) error {
 	var r boxRecord
 	dir := h.boxDir(id)
@@ -110,7 +110,7 @@ func (h *Host) adoptBox(ctx context.Context, id string) error {
 	if err != nil && !errors.Is(err, errRecord) {
 		return err
 	}
-	if err != nil || r.State == hostapi.Creating || r.State == hostapi.Destroying {
+	if err != nil || r.State == hostapi.Creating || r.State == hostapi.Destroying || r.Attended {
 		return h.removeBoxFiles(ctx, dir)
 	}
 	if err := h.removeMachines(ctx, dir, r.Generation); err != nil {

@@ -39,6 +39,7 @@ type boxRecord struct {
 	Saved      string `json:",omitempty"` // template of a stopped sandbox
 	Marker     guestclient.Marker
 	MachineID  string // machine-id(5) of the guest
+	Attended   bool   `json:",omitempty"` // it ends with the connection of its client, and with the host
 }
 
 // A templateRecord is the content of a template's record.json.

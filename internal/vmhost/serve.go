@@ -72,6 +72,7 @@ func (h *Host) allHandlers() map[string]handler {
 		hostapi.EditFile.Verb:       handlerOf(h.editFile),
 		hostapi.ListFiles.Verb:      handlerOf(h.listFiles),
 		hostapi.HostStatus.Verb:     handlerOf(h.hostStatus),
+		hostapi.ShowImage.Verb:      handlerOf(h.showImage),
 	}
 }
 
@@ -194,6 +195,24 @@ func (h *Host) serveConn(ctx context.Context, conn *peer.Conn, handlers map[stri
 	}()
 	result, err := do(ctx, c, q.Request)
 	sendAnswer(conn, result, err)
+	if made, ok := result.(hostapi.Sandbox); ok && err == nil && q.Verb == hostapi.Create.Verb {
+		h.attendBox(ctx, made.ID)
+	}
+}
+
+// attendBox waits until the client of an attended sandbox closes the connection, and destroys the sandbox.
+func (h *Host) attendBox(ctx context.Context, id string) {
+	h.mu.Lock()
+	b := h.boxes[id]
+	h.mu.Unlock()
+	if b == nil || !b.recordNow().Attended {
+		return
+	}
+	<-ctx.Done()
+	err := h.destroyBox(context.WithoutCancel(ctx), b)
+	if err != nil && bailey.KindOf(err) != bailey.NotFound {
+		h.Log.Error("an attended sandbox cannot be destroyed", "sandbox", id, "error", err)
+	}
 }
 
 // isHostUser reports whether a client is root or runs as the user of the host, which can end the host anyway.

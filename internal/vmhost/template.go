@@ -108,11 +108,8 @@ func (h *Host) findWarm(key warmKey) (t *template, done func()) {
 
 // warmTemplate returns the warm template for an image, held. It boots the image if there is none.
 func (h *Host) warmTemplate(ctx context.Context, i Image, cpus, memory int) (t *template, done func(), err error) {
-	s := vm.Spec{Arch: i.Arch, Machine: vm.MicroVM, MemoryMB: memory, CPUs: cpus, Kernel: i.Kernel, Initrd: i.Initrd,
+	s := vm.Spec{Arch: i.Arch, Machine: machineType(i.Arch), MemoryMB: memory, CPUs: cpus, Kernel: i.Kernel, Initrd: i.Initrd,
 		Append: i.Append, Layers: i.Layers, DiskBytes: i.DiskBytes}
-	if i.Arch == "arm64" {
-		s.Machine = vm.Virt
-	}
 	if len(i.Layers) == 0 {
 		s.DiskBytes = 0
 	}

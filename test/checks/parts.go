@@ -310,6 +310,9 @@ func (c *checks) runShort(ctx context.Context, r *report) error {
 // building.
 const fuzzing, soaking = 15 * time.Minute, 2 * time.Minute
 
+// soakingMachines is the duration of the soak test of sandboxes.
+const soakingMachines = 5 * time.Minute
+
 // A fuzzTarget is a fuzz target and a function that builds the test program of its package, once for all targets.
 type fuzzTarget struct {
 	pkg, name string
@@ -392,10 +395,22 @@ func (c *checks) runFuzz(ctx context.Context, r *report) error {
 	if len(r.Failed) > 0 {
 		return fmt.Errorf("%d of %d fuzz targets failed; what they found is below testdata/fuzz", len(r.Failed), len(targets))
 	}
-	if err := c.runTests(ctx, r, goTest{packages: []string{"./test/load"}, flags: []string{"-count=1", "-timeout=20m"}, env: []string{"BAILEY_LOAD=" + soaking.String()}}); err != nil {
-		return err
+	return c.runSoak(ctx, r)
+}
+
+// runSoak runs the tests that last as long as a variable says.
+func (c *checks) runSoak(ctx context.Context, r *report) error {
+	for _, t := range []goTest{
+		{packages: []string{"./test/load"}, env: []string{"BAILEY_LOAD=" + soaking.String()}},
+		{packages: []string{"./internal/vmhost"}, flags: []string{"-run=^TestSoak$"}, env: []string{"BAILEY_SOAK=" + soakingMachines.String()}},
+		{packages: []string{"./test/cedar"}, env: []string{"BAILEY_CEDAR_FUZZ=" + soaking.String()}},
+	} {
+		t.flags = append(t.flags, "-count=1", "-timeout=20m")
+		if err := c.runTests(ctx, r, t); err != nil {
+			return err
+		}
 	}
-	return c.runTests(ctx, r, goTest{packages: []string{"./test/cedar"}, flags: []string{"-count=1"}, env: []string{"BAILEY_CEDAR_FUZZ=" + soaking.String()}})
+	return nil
 }
 
 // timeWasUp reports whether fuzzing ended only because its time was over, which Go before 1.27 sometimes reports as a

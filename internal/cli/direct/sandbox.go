@@ -28,7 +28,7 @@ import (
 // and
 // the ledger has an event before each.
 func (a *commands) addSandboxVerbs(group *cobra.Command) {
-	group.AddCommand(a.sandboxShellVerb(), a.sandboxCopyVerb())
+	group.AddCommand(a.sandboxShellVerb(), a.sandboxCopyVerb(), a.sandboxSSHVerb())
 }
 
 // personBox is a sandbox of this person, whichever agent made it.

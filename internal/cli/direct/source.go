@@ -294,27 +294,32 @@ func probeHost(ctx context.Context, f *foundHost) {
 	}
 }
 
-// openAccess returns the login with certificates, and the keys that hosts must trust. The settings that a gateway has
-// in
-// force may name a broker that signs.
-func (a *commands) openAccess(ctx context.Context, home localapi.Home) (*source.Access, []byte, error) {
+// openAuthority returns the authority for SSH certificates. The settings that a gateway has in force may name a broker
+// that signs.
+func (a *commands) openAuthority(ctx context.Context, home localapi.Home) (server.HostAuthority, error) {
 	var lends *settings.Broker
 	if _, err := os.Lstat(filepath.Join(string(home), settings.FileName)); err == nil {
 		c, err := a.Client()
 		if err != nil {
-			return nil, nil, err
+			return server.HostAuthority{}, err
 		}
 		state, err := apitype.ShowSettings.Ask(ctx, c, apitype.SettingsQuery{})
 		if err != nil {
-			return nil, nil, err
+			return server.HostAuthority{}, err
 		}
 		lends = state.Applied.Broker
 	}
 	authority, err := server.OpenHostAuthority(home, lends)
 	if errors.Is(err, bailey.NotFound) {
-		return nil, nil, bailey.NotFound.Wrap(err, "create it: bailey ssh-ca init",
+		return authority, bailey.NotFound.Wrap(err, "create it: bailey ssh-ca init",
 			"there is no key that signs SSH certificates")
 	}
+	return authority, err
+}
+
+// openAccess returns the login with certificates, and the keys that hosts must trust.
+func (a *commands) openAccess(ctx context.Context, home localapi.Home) (*source.Access, []byte, error) {
+	authority, err := a.openAuthority(ctx, home)
 	if err != nil {
 		return nil, nil, err
 	}

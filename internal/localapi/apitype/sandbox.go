@@ -13,7 +13,7 @@ type SandboxEntering struct {
 	ImageDigest string            `json:"imageDigest"`
 	Accelerator string            `json:"accelerator"`
 	Agent       string            `json:"agent"`          // the owner
-	Action      string            `json:"action"`         // shell, copy to, copy from
+	Action      string            `json:"action"`         // shell, copy to, copy from, ssh
 	Path        string            `json:"path,omitempty"` // in the sandbox
 	Argv        []string          `json:"argv,omitempty"`
 	Bytes       int               `json:"bytes,omitempty"`
