@@ -119,7 +119,9 @@ func (q *Queue) openFiles() error {
 	return err
 }
 
-func (q *Queue) fileName(first uint64) string { return filepath.Join(q.dir, fmt.Sprintf("%020d.events", first)) }
+func (q *Queue) fileName(first uint64) string {
+	return filepath.Join(q.dir, fmt.Sprintf("%020d.events", first))
+}
 
 // beginFile begins another file. It exists durably before the ones before it may be removed.
 func (q *Queue) beginFile(first uint64) error {
