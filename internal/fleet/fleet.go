@@ -124,7 +124,6 @@ type Event struct {
 type Receipts struct {
 	From       uint64
 	Lines      []byte // whole lines, with their newlines
-	Segment    uint64 // the number of the segment of the first line, from 1
 	Checkpoint []byte
 }
 

@@ -140,7 +140,6 @@ func (m *Receipts) describe(f *fields) {
 	f.number(1, &m.From)
 	f.bytes(2, &m.Lines)
 	f.bytes(3, &m.Checkpoint)
-	f.number(4, &m.Segment)
 }
 
 func (m *Result) describe(f *fields) {
