@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -250,7 +251,8 @@ func (h *Hosts) welcome(ctx context.Context, l *liveHost) error {
 	if err != nil {
 		return err
 	}
-	l.host, err = h.s.Store.RegisterHost(ctx, l.host.ID, f.Register.Version, string(text), f.Register.Queue)
+	l.host, err = h.s.Store.RegisterHost(ctx, l.host.ID, f.Register.Version, string(text), f.Register.Queue,
+		min(f.Register.Floor, math.MaxInt64))
 	if err != nil {
 		return err
 	}

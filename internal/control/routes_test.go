@@ -46,6 +46,7 @@ var requests = map[string]struct {
 	"remove-token":        {needs: "person, member", id: "{token}"},
 	"list-hosts":          {needs: "member"},
 	"add-host":            {needs: "person, admin", body: object{"name": "h", "kind": "gateway", "days": 1}},
+	"this-host":           {needs: "open"},
 	"remove-host":         {needs: "person, admin", id: "{host}"},
 }
 
