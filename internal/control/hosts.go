@@ -257,6 +257,13 @@ func (h *Hosts) welcome(ctx context.Context, l *liveHost) error {
 		return err
 	}
 	w := &fleet.Welcome{Host: l.host.ID, Name: l.host.Name, Acked: l.host.Acked}
+	record, err := h.openRecord(ctx, l, f.Register.Ledger)
+	if err != nil {
+		return err
+	}
+	if record != nil {
+		w.Receipts, w.Forked = record.Size, !record.Forked.IsZero()
+	}
 	if err := l.send(&fleet.Frame{Welcome: w}); err != nil {
 		return err
 	}
@@ -321,6 +328,8 @@ func (h *Hosts) receive(ctx context.Context, l *liveHost, f *fleet.Frame) error 
 		return nil
 	case f.Event != nil:
 		return h.storeEvent(ctx, l, *f.Event)
+	case f.Receipts != nil:
+		return h.storeReceipts(ctx, l, f.Receipts)
 	case f.Result != nil:
 		return h.storeResult(ctx, l, *f.Result)
 	}
