@@ -24,6 +24,9 @@ type Keeper struct {
 	// Receipts returns the source of receipts for a new enrolment.
 	Receipts func() fleet.Receiptsource
 	Log      *slog.Logger
+	// Begun is called before the first connection of an enrolment, also after each start; nothing connects if it fails.
+	// It may be nil.
+	Begun func(ctx context.Context, e Enrolment) error
 	// Start connects; it is [pipe.Start] with the program beside this one if it is nil.
 	Start func(ctx context.Context, t pipe.Target) (fleet.Stream, error)
 
@@ -95,6 +98,11 @@ func (k *Keeper) runEnrolled(ctx context.Context, stamp string) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if k.Begun != nil {
+		if err := k.Begun(ctx, *e); err != nil {
+			return err
+		}
+	}
 	k.sweep(e.Host)
 	dir := k.Dir.file(e.Host)
 	q, err := fleet.OpenQueue(filepath.Join(dir, "events"))
