@@ -478,6 +478,20 @@ func TestRecord(t *testing.T) {
 	})
 }
 
+// recordedHost returns the id of a new gateway of which the server has a ledger.
+func recordedHost(c *client, organisation string) string {
+	c.t.Helper()
+	id, token := addGateway(c, organisation, "recorded at "+c.address)
+	b := newBook(c.t)
+	w, _ := c.f.register(c.t, token, fleet.Register{Queue: fleet.NewID(), Ledger: b.registration()})
+	b.call("a")
+	w.say(&fleet.Frame{Receipts: b.after(0)})
+	if got := w.hear().Cosigned; got == nil || got.Size == 0 {
+		c.t.Fatalf("%+v", got)
+	}
+	return id
+}
+
 // checkRewritten: a server that changes an entry of its copy, and every hash after it, is found out by a checkpoint that
 // the host has signed.
 func checkRewritten(t *testing.T, segments [][]byte, c audit.Check) {

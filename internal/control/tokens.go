@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	"bailey"
@@ -104,11 +103,6 @@ func (s *Server) showThisHost(ctx context.Context, c *Caller, in *struct {
 	Authorization string `header:"Authorization" maxLength:"200"`
 }) (*output[thisHost], error) {
 	h, err := s.AdmitHost(ctx, bearerToken(in.Authorization), c.certificate)
-	if errors.Is(err, bailey.Denied) {
-		p := asProblem(err)
-		p.Status = http.StatusUnauthorized
-		err = p
-	}
 	return answerWith(thisHost{h, h.Organisation}), err
 }
 

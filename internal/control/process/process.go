@@ -286,7 +286,7 @@ func (p *program) runDoctor(ctx context.Context, s settings) error {
 		report, err := ledger.Verify(filepath.Join(s.dir, "ledger"))
 		if err == nil && !report.OK {
 			err = bailey.Conflict.New("the ledger does not verify",
-				"bailey audit verify --ledger "+filepath.Join(s.dir, "ledger"))
+				"bailey audit verify "+filepath.Join(s.dir, "ledger"))
 		}
 		add("ledger", fmt.Sprintf("%d entries verify", report.Entries), err)
 	}
