@@ -18,6 +18,7 @@ var sleeps = map[string]string{
 	"cmd/bailey/tui_test.go answer":                                     "waits out the time in which a dialog takes no key; a longer sleep does no harm",
 	"cmd/bailey/tui_test.go TestScreen":                                 "as above",
 	"cmd/bailey/tui_test.go TestScreenDenies":                           "as above",
+	"internal/control/process/fleet_test.go pump":                       "data of a slow network comes at this pace",
 	"internal/approve/approve_test.go note":                             "runs in a bubble",
 	"internal/egress/life_test.go TestAttackIdle":                       "data comes at this pace; inTime tries again with more time",
 	"internal/egress/life_test.go TestLongUpload":                       "as above",

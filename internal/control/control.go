@@ -29,12 +29,16 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/audit"
 	"bailey/internal/auth"
+	"bailey/internal/fleet"
+	"bailey/internal/fleet/link"
 	"bailey/internal/ledger"
 	"bailey/internal/store"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"golang.org/x/mod/sumdb/note"
 )
 
 // Config configures a Server. Store, Ledger and Public must be set.
@@ -50,6 +54,12 @@ type Config struct {
 	Now     func() time.Time // time.Now if it is nil
 	// Passwords is how passwords are checked; the default allows as many checks at once as there are processors.
 	Passwords *auth.Passwords
+	// Cosigner signs the checkpoints of hosts as their witness, and Witness is its key. Without it they are kept as they
+	// are.
+	Cosigner note.Signer
+	Witness  audit.Key
+	// Heartbeat is how often a host hears of the server, and its token is checked again; the default is 15 s.
+	Heartbeat time.Duration
 }
 
 // Server answers requests. It starts nothing by itself.
@@ -61,6 +71,9 @@ type Server struct {
 	attempts  auth.Limiter // signing in, for each address
 	guesses   auth.Limiter // signing in, for each account: a client can have many addresses
 	additions auth.Limiter // new accounts
+
+	// Hosts are the hosts that are connected.
+	Hosts *Hosts
 }
 
 // New returns a server.
@@ -79,10 +92,15 @@ func New(c Config) (*Server, error) {
 	if c.Passwords == nil {
 		c.Passwords = auth.NewPasswords(runtime.GOMAXPROCS(0))
 	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = fleet.HeartbeatEvery
+	}
 	s := &Server{Config: c, mux: http.NewServeMux(),
 		attempts:  auth.Limiter{PerSecond: 0.2, Burst: 10, Now: c.Now},
 		guesses:   auth.Limiter{PerSecond: 0.2, Burst: 20, Now: c.Now},
 		additions: auth.Limiter{PerSecond: 0.1, Burst: 5, Now: c.Now}}
+	s.Hosts = &Hosts{s: s, live: map[string]*liveHost{}, waiting: map[string]chan<- fleet.Result{},
+		events: map[string]EventHandler{}, after: map[string]func(context.Context, store.Host, fleet.Event){}}
 	useProblems()
 	config := huma.DefaultConfig("Bailey", c.Version)
 	config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", nil
@@ -95,6 +113,7 @@ func New(c Config) (*Server, error) {
 	s.accountRoutes()
 	s.organisationRoutes()
 	s.tokenRoutes()
+	s.recordRoutes()
 	s.servePages()
 	return s, nil
 }
@@ -152,7 +171,13 @@ func (s *Server) OfferSetup(ctx context.Context) (string, error) {
 
 // Run serves connections until ctx ends, and then waits for requests that are running.
 func (s *Server) Run(ctx context.Context, l net.Listener, t *tls.Config) error {
-	h := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+	streams, endStreams := link.NewHandler(ctx, s.AdmitStream, s.Handler())
+	defer endStreams()
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true) // for the streams of hosts on this machine, or behind a proxy
+	h := &http.Server{Handler: streams, Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		WriteTimeout: 60 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug)}
 	if t != nil {
@@ -165,6 +190,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener, t *tls.Config) error {
 		return err
 	case <-ctx.Done():
 	}
+	endStreams()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	err := h.Shutdown(last)

@@ -46,6 +46,10 @@ var requests = map[string]struct {
 	"remove-token":        {needs: "person, member", id: "{token}"},
 	"list-hosts":          {needs: "member"},
 	"add-host":            {needs: "person, admin", body: object{"name": "h", "kind": "gateway", "days": 1}},
+	"list-receipts":       {needs: "admin"},
+	"show-record":         {needs: "member", id: "{recorded}"},
+	"export-ledger":       {needs: "admin", id: "{recorded}"},
+	"this-host":           {needs: "open"},
 	"remove-host":         {needs: "person, admin", id: "{host}"},
 }
 
@@ -167,7 +171,7 @@ func checkRoute(t *testing.T, callers map[string]caller, kind string, r control.
 	allowed := status/100 == 2 || status/100 == 3 || r.Page
 	switch { // the handlers refuse the wrong secrets of this test
 	case status == http.StatusUnauthorized && r.Operation == "login", status == http.StatusForbidden && slices.Contains(
-		[]string{"setup", "signup", "accept-invitation", "set-password"}, r.Operation):
+		[]string{"setup", "signup", "accept-invitation", "set-password", "this-host"}, r.Operation):
 		allowed = true
 	case status == http.StatusNotFound && r.Operation == "end-session":
 		allowed = true
@@ -219,6 +223,8 @@ func makeSubject(t *testing.T, owner *client, shop, kind string) string {
 		return want[item](&c, "POST", base+"/invitations", object{"email": "x@example.com", "role": "member"}).ID
 	case "{token}":
 		return want[item](&c, "POST", base+"/tokens", object{"name": "x", "role": "member", "days": 1}).ID
+	case "{recorded}":
+		return recordedHost(&c, shop)
 	case "{host}":
 		return want[item](&c, "POST", base+"/hosts", object{"name": "of " + c.address, "kind": "host", "days": 1}).ID
 	}

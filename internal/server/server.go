@@ -18,6 +18,7 @@ import (
 	"bailey"
 	"bailey/internal/agenthook"
 	"bailey/internal/approve"
+	"bailey/internal/enrol"
 	"bailey/internal/gate"
 	"bailey/internal/gateway"
 	"bailey/internal/gitsign"
@@ -61,6 +62,7 @@ type Server struct {
 	finder  *toolchain.Finder // finds tools in the person's home
 	hosts   *hostAccess       // source hosts
 	model   *modelproxy.Proxy // requests to models
+	fleet   *enrol.Keeper     // connects to a control plane
 	// the same for capabilities without a cage, if the manifest and a rule allow it
 	open    *gateway.Pins
 	Gate    *gate.Gate
@@ -120,6 +122,7 @@ func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Red
 	}
 	s.packed = openPackBook(home, s.scribe.lore.Packs, s.scribe.recordEvent, s.useCatalog, log)
 	s.holdBudgets()
+	s.openFleet()
 	s.hook = s.judgeConfig()
 	s.gateway, err = gateway.Listen(gateway.Config{
 		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.recordEvent,
@@ -330,6 +333,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	g.Go(func() error { return s.Queue.Run(questions) })
 	g.Go(func() error { return s.sender.Run(ctx) })
 	g.Go(func() error { return s.index.Run(ctx) })
+	g.Go(func() error { return s.fleet.Run(ctx) })
 	g.Go(func() error { return s.scribe.writeSnapshots(ctx) })
 	return g.Wait()
 }

@@ -5,6 +5,7 @@ package process
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -183,8 +184,12 @@ func (p *program) runServer(ctx context.Context, s settings) (err error) {
 		_, port, _ := net.SplitHostPort(listener.Addr().String())
 		public = &url.URL{Scheme: "http", Host: net.JoinHostPort("localhost", port)}
 	}
+	cosigner, witnessKey, err := s.openWitness(public.Host)
+	if err != nil {
+		return err
+	}
 	c, err := control.New(control.Config{Store: db, Ledger: l, Public: public, Proxies: s.proxies,
-		Version: version, Log: log})
+		Version: version, Log: log, Cosigner: cosigner, Witness: witnessKey})
 	if err != nil {
 		return err
 	}
@@ -212,8 +217,9 @@ func (s *settings) loadCertificate(insecure bool, log *slog.Logger) (*tls.Config
 		if err != nil {
 			return nil, bailey.Invalid.Wrap(err, "cannot read the certificate", "see tls in server.yaml")
 		}
-		return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13,
-			NextProtos: []string{"h2", "http/1.1"}}, nil
+		c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13,
+			NextProtos: []string{"h2", "http/1.1"}}
+		return c, s.trustHosts(c)
 	}
 	host, _, err := net.SplitHostPort(s.listen)
 	if err != nil {
@@ -229,6 +235,19 @@ func (s *settings) loadCertificate(insecure bool, log *slog.Logger) (*tls.Config
 	}
 	log.Warn("passwords and sessions cross the network in clear unless a proxy in front of this server speaks TLS (--insecure-http)")
 	return nil, nil
+}
+
+// trustHosts lets hosts show certificates of a private CA instead of tokens.
+func (s *settings) trustHosts(c *tls.Config) error {
+	if s.clientCA == "" {
+		return nil
+	}
+	text, err := os.ReadFile(s.clientCA)
+	c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.VerifyClientCertIfGiven
+	if err != nil || !c.ClientCAs.AppendCertsFromPEM(text) {
+		return bailey.Invalid.Wrap(err, "client_ca has no certificate", "name a PEM file with the CA of your hosts")
+	}
+	return nil
 }
 
 // finding is one line of doctor.
@@ -267,7 +286,7 @@ func (p *program) runDoctor(ctx context.Context, s settings) error {
 		report, err := ledger.Verify(filepath.Join(s.dir, "ledger"))
 		if err == nil && !report.OK {
 			err = bailey.Conflict.New("the ledger does not verify",
-				"bailey audit verify --ledger "+filepath.Join(s.dir, "ledger"))
+				"bailey audit verify "+filepath.Join(s.dir, "ledger"))
 		}
 		add("ledger", fmt.Sprintf("%d entries verify", report.Entries), err)
 	}
