@@ -30,6 +30,7 @@ import (
 
 	"bailey"
 	"bailey/internal/auth"
+	"bailey/internal/fleet"
 	"bailey/internal/ledger"
 	"bailey/internal/store"
 
@@ -61,6 +62,9 @@ type Server struct {
 	attempts  auth.Limiter // signing in, for each address
 	guesses   auth.Limiter // signing in, for each account: a client can have many addresses
 	additions auth.Limiter // new accounts
+
+	// Hosts are the hosts that are connected.
+	Hosts *Hosts
 }
 
 // New returns a server.
@@ -83,6 +87,8 @@ func New(c Config) (*Server, error) {
 		attempts:  auth.Limiter{PerSecond: 0.2, Burst: 10, Now: c.Now},
 		guesses:   auth.Limiter{PerSecond: 0.2, Burst: 20, Now: c.Now},
 		additions: auth.Limiter{PerSecond: 0.1, Burst: 5, Now: c.Now}}
+	s.Hosts = &Hosts{s: s, live: map[string]*liveHost{}, waiting: map[string]chan<- fleet.Result{},
+		events: map[string]EventHandler{}, after: map[string]func(context.Context, store.Host, fleet.Event){}}
 	useProblems()
 	config := huma.DefaultConfig("Bailey", c.Version)
 	config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", nil

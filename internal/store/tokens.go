@@ -32,6 +32,10 @@ type Host struct {
 	Created      time.Time `json:"created"`
 	Used         time.Time `json:"used,omitzero"`
 	Expires      time.Time `json:"expires"`
+	Version      string    `json:"version,omitempty"` // of the program, from its last registration
+	Registration string    `json:"-"`                 // JSON
+	Queue        string    `json:"-"`                 // its queue of events
+	Acked        uint64    `json:"-"`                 // the last event of that queue
 }
 
 // AddToken stores a token under its hash.
@@ -97,11 +101,11 @@ func (s *Store) AddHost(ctx context.Context, h Host, hash string) (Host, error) 
 	return h, err
 }
 
-const hostColumns = "id, organisation, name, kind, created, used, expires"
+const hostColumns = "id, organisation, name, kind, created, used, expires, version, registration, queue, acked"
 
 func scanHost(scan func(...any) error) (h Host, err error) {
 	var created, used, expires int64
-	err = scan(&h.ID, &h.Organisation, &h.Name, &h.Kind, &created, &used, &expires)
+	err = scan(&h.ID, &h.Organisation, &h.Name, &h.Kind, &created, &used, &expires, &h.Version, &h.Registration, &h.Queue, &h.Acked)
 	h.Created, h.Used, h.Expires = fromMicros(created), fromMicros(used), fromMicros(expires)
 	return h, err
 }
