@@ -31,6 +31,7 @@ import (
 	"bailey"
 	"bailey/internal/auth"
 	"bailey/internal/fleet"
+	"bailey/internal/fleet/link"
 	"bailey/internal/ledger"
 	"bailey/internal/store"
 
@@ -51,6 +52,8 @@ type Config struct {
 	Now     func() time.Time // time.Now if it is nil
 	// Passwords is how passwords are checked; the default allows as many checks at once as there are processors.
 	Passwords *auth.Passwords
+	// Heartbeat is how often a host hears of the server, and its token is checked again; the default is 15 s.
+	Heartbeat time.Duration
 }
 
 // Server answers requests. It starts nothing by itself.
@@ -82,6 +85,9 @@ func New(c Config) (*Server, error) {
 	}
 	if c.Passwords == nil {
 		c.Passwords = auth.NewPasswords(runtime.GOMAXPROCS(0))
+	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = fleet.HeartbeatEvery
 	}
 	s := &Server{Config: c, mux: http.NewServeMux(),
 		attempts:  auth.Limiter{PerSecond: 0.2, Burst: 10, Now: c.Now},
@@ -158,7 +164,13 @@ func (s *Server) OfferSetup(ctx context.Context) (string, error) {
 
 // Run serves connections until ctx ends, and then waits for requests that are running.
 func (s *Server) Run(ctx context.Context, l net.Listener, t *tls.Config) error {
-	h := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+	streams, endStreams := link.NewHandler(ctx, s.AdmitStream, s.Handler())
+	defer endStreams()
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true) // for the streams of hosts on this machine, or behind a proxy
+	h := &http.Server{Handler: streams, Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		WriteTimeout: 60 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug)}
 	if t != nil {
@@ -171,6 +183,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener, t *tls.Config) error {
 		return err
 	case <-ctx.Done():
 	}
+	endStreams()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	err := h.Shutdown(last)

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"bailey"
 	"bailey/internal/auth"
 	"bailey/internal/fleet"
+	"bailey/internal/fleet/link"
 	"bailey/internal/store"
 )
 
@@ -41,7 +43,9 @@ func (h *Hosts) AfterEvent(kind string, f func(ctx context.Context, host store.H
 
 // OnConnect adds a function that is called in a goroutine of its own when a host has connected. ctx ends with the
 // connection.
-func (h *Hosts) OnConnect(f func(ctx context.Context, host store.Host)) { h.connect = append(h.connect, f) }
+func (h *Hosts) OnConnect(f func(ctx context.Context, host store.Host)) {
+	h.connect = append(h.connect, f)
+}
 
 // liveHost is one connection.
 type liveHost struct {
@@ -51,6 +55,31 @@ type liveHost struct {
 
 	sending sync.Mutex
 	slots   chan struct{} // a place for each command that the host carries out
+
+	mu       sync.Mutex
+	inFlight map[string]bool // the commands that were sent over this connection and have no result, by id
+}
+
+// claim reports whether a command is to be sent: not if it was sent already.
+func (l *liveHost) claim(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	claimed := !l.inFlight[id]
+	l.inFlight[id] = true
+	return claimed
+}
+
+// release frees the place of a command.
+func (l *liveHost) release(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inFlight[id] {
+		delete(l.inFlight, id)
+		select {
+		case <-l.slots:
+		default: // it waited for a place
+		}
+	}
 }
 
 func (l *liveHost) send(f *fleet.Frame) error {
@@ -110,8 +139,22 @@ func (h *Hosts) Send(ctx context.Context, organisation, host, kind string, body 
 	}
 }
 
+// AdmitStream admits a host to its stream.
+func (s *Server) AdmitStream(ctx context.Context, token string, cert *x509.Certificate) (link.Serve, error) {
+	host, err := s.AdmitHost(ctx, token, cert)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, stream fleet.Stream) error { return s.Hosts.ServeHost(ctx, host, stream) }, nil
+}
+
 // deliver sends a command when the host has a place for it. If it fails, the command is sent at the next connection.
 func (h *Hosts) deliver(ctx context.Context, l *liveHost, m *fleet.Command) {
+	if !l.claim(m.ID) {
+		return
+	}
+	ctx, cancel := context.WithDeadline(ctx, m.Deadline)
+	defer cancel()
 	select {
 	case l.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -122,12 +165,20 @@ func (h *Hosts) deliver(ctx context.Context, l *liveHost, m *fleet.Command) {
 	}
 }
 
-// admitHost returns the host that a token belongs to.
-func (s *Server) admitHost(ctx context.Context, token string) (store.Host, error) {
-	if !auth.IsToken(token, auth.HostToken) {
-		return store.Host{}, notAHost()
+// AdmitHost returns the host of a connection: the one that its token belongs to, or else the one that the certificate
+// of the client names, which a CA of the settings has signed.
+func (s *Server) AdmitHost(ctx context.Context, token string, cert *x509.Certificate) (h store.Host, err error) {
+	if token == "" && cert != nil {
+		if h, err = s.Store.HostByID(ctx, cert.Subject.CommonName); errors.Is(err, bailey.NotFound) {
+			err = bailey.Denied.New("the certificate of the client names no host, or its host has expired",
+				"its common name must be the id of the host")
+		}
+		return h, err
 	}
-	h, err := s.Store.HostByHash(ctx, store.Hash(token))
+	if !auth.IsToken(token, auth.HostToken) {
+		return h, notAHost()
+	}
+	h, err = s.Store.HostByHash(ctx, store.Hash(token))
 	if errors.Is(err, bailey.NotFound) {
 		err = notAHost()
 	}
@@ -143,8 +194,9 @@ func notAHost() error {
 func (h *Hosts) ServeHost(ctx context.Context, host store.Host, stream fleet.Stream) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	l := &liveHost{host: host, stream: stream, cancel: cancel, slots: make(chan struct{}, fleet.MaxHandlers)}
-	quiet := time.AfterFunc(3*fleet.HeartbeatEvery, func() { cancel(bailey.Unavailable.New("the host is silent", "")) })
+	l := &liveHost{host: host, stream: stream, cancel: cancel,
+		slots: make(chan struct{}, fleet.MaxHandlers), inFlight: map[string]bool{}}
+	quiet := time.AfterFunc(3*h.s.Heartbeat, func() { cancel(bailey.Unavailable.New("the host is silent", "")) })
 	defer quiet.Stop()
 	ended := make(chan error, 1)
 	go func() { ended <- h.converse(ctx, l, quiet) }()
@@ -191,6 +243,9 @@ func (h *Hosts) welcome(ctx context.Context, l *liveHost) error {
 	text, err := json.Marshal(f.Register)
 	if err == nil && len(text) > maxBody {
 		err = bailey.Invalid.New("the registration is too large", "")
+	}
+	if err == nil {
+		err = checkName(f.Register.Version)
 	}
 	if err != nil {
 		return err
@@ -241,7 +296,7 @@ func (h *Hosts) watch(ctx context.Context, l *liveHost) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(fleet.HeartbeatEvery):
+		case <-time.After(h.s.Heartbeat):
 		}
 		err := h.s.Store.SeeHost(ctx, l.host.ID)
 		if errors.Is(err, bailey.NotFound) {
@@ -335,10 +390,7 @@ func (h *Hosts) storeResult(ctx context.Context, l *liveHost, r fleet.Result) er
 		if answer != nil {
 			answer <- r
 		}
-		select {
-		case <-l.slots:
-		default:
-		}
 	}
+	l.release(r.ID)
 	return l.send(&fleet.Frame{Taken: &fleet.Taken{ID: r.ID}})
 }

@@ -25,8 +25,8 @@ type Client struct {
 
 	state    atomic.Pointer[State]
 	ends     context.Context // the one of Run
-	handlers chan struct{} // a place for each running command
-	finished chan struct{} // holds one value if there may be results to send
+	handlers chan struct{}   // a place for each running command
+	finished chan struct{}   // holds one value if there may be results to send
 	running  sync.WaitGroup
 }
 

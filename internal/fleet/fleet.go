@@ -28,6 +28,7 @@ import (
 	"errors"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"bailey"
 )
@@ -215,7 +216,7 @@ func checkContent(kind string, body []byte) error {
 		return invalidFrame("%.80q is not a kind", kind)
 	case len(body) > MaxBody:
 		return invalidFrame("the body has %d bytes, at most %d are allowed", len(body), MaxBody)
-	case len(body) > 0 && !json.Valid(body):
+	case len(body) > 0 && (!json.Valid(body) || !utf8.Valid(body)):
 		return invalidFrame("the body of %.80q is not JSON", kind)
 	}
 	return nil
