@@ -168,7 +168,7 @@ func (u *Queue) grantQuestion(ctx context.Context, e *entry, g Given, by Approve
 	event := e.newEvent(g, by)
 	event.At, event.Settled = u.c.Now(), len(t.Names) >= t.Count
 	if event.Settled {
-		event.Reason = "granted by " + strings.Join(t.Names, ", ")
+		event.Reason = grantedBy + strings.Join(t.Names, ", ")
 	}
 	if err := u.recordAnswer(ctx, e, event); err != nil {
 		return Tally{}, err
@@ -176,6 +176,12 @@ func (u *Queue) grantQuestion(ctx context.Context, e *entry, g Given, by Approve
 	t.Settled, t.Granted = event.Settled, event.Settled
 	return t, nil
 }
+
+// grantedBy begins the reason of a question that was granted. Reasons with words of others begin in another way.
+const grantedBy = "granted by "
+
+// IsGrant reports whether the reason that Config.Tell gets for the end of a question is that of a grant.
+func IsGrant(reason string) bool { return strings.HasPrefix(reason, grantedBy) }
 
 // recordAnswer records a granting answer, then counts it. If it settles the question, the call can continue.
 func (u *Queue) recordAnswer(ctx context.Context, e *entry, event Event) error {

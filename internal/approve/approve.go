@@ -357,7 +357,7 @@ func (u *Queue) recordQuestion(ctx context.Context, e *entry) error {
 	defer e.turn.Unlock()
 	err := u.c.Note(context.WithoutCancel(ctx), QuestionEvent, e.q)
 	if err == nil {
-		defer u.c.Tell(opened, cloneQuestion(e.q), "") // after mu is unlocked
+		defer u.c.Tell(Opened, cloneQuestion(e.q), "") // after mu is unlocked
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
