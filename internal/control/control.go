@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/audit"
 	"bailey/internal/auth"
 	"bailey/internal/fleet"
 	"bailey/internal/fleet/link"
@@ -37,6 +38,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"golang.org/x/mod/sumdb/note"
 )
 
 // Config configures a Server. Store, Ledger and Public must be set.
@@ -52,6 +54,10 @@ type Config struct {
 	Now     func() time.Time // time.Now if it is nil
 	// Passwords is how passwords are checked; the default allows as many checks at once as there are processors.
 	Passwords *auth.Passwords
+	// Cosigner signs the checkpoints of hosts as their witness, and Witness is its key. Without it they are kept as they
+	// are.
+	Cosigner note.Signer
+	Witness  audit.Key
 	// Heartbeat is how often a host hears of the server, and its token is checked again; the default is 15 s.
 	Heartbeat time.Duration
 }
@@ -107,6 +113,7 @@ func New(c Config) (*Server, error) {
 	s.accountRoutes()
 	s.organisationRoutes()
 	s.tokenRoutes()
+	s.recordRoutes()
 	s.servePages()
 	return s, nil
 }

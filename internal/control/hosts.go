@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -250,11 +251,19 @@ func (h *Hosts) welcome(ctx context.Context, l *liveHost) error {
 	if err != nil {
 		return err
 	}
-	l.host, err = h.s.Store.RegisterHost(ctx, l.host.ID, f.Register.Version, string(text), f.Register.Queue)
+	l.host, err = h.s.Store.RegisterHost(ctx, l.host.ID, f.Register.Version, string(text), f.Register.Queue,
+		min(f.Register.Floor, math.MaxInt64))
 	if err != nil {
 		return err
 	}
 	w := &fleet.Welcome{Host: l.host.ID, Name: l.host.Name, Acked: l.host.Acked}
+	record, err := h.openRecord(ctx, l, f.Register.Ledger)
+	if err != nil {
+		return err
+	}
+	if record != nil {
+		w.Receipts, w.Forked = record.Size, !record.Forked.IsZero()
+	}
 	if err := l.send(&fleet.Frame{Welcome: w}); err != nil {
 		return err
 	}
@@ -319,6 +328,8 @@ func (h *Hosts) receive(ctx context.Context, l *liveHost, f *fleet.Frame) error 
 		return nil
 	case f.Event != nil:
 		return h.storeEvent(ctx, l, *f.Event)
+	case f.Receipts != nil:
+		return h.storeReceipts(ctx, l, f.Receipts)
 	case f.Result != nil:
 		return h.storeResult(ctx, l, *f.Result)
 	}

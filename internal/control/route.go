@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -58,6 +59,8 @@ type Caller struct {
 	Role    store.Role    // in the organisation of the path
 	Address netip.Addr
 	Client  string // User-Agent, shortened
+
+	certificate *x509.Certificate // of the client, if a CA of the settings has signed it
 }
 
 // ofOrganisation is the path parameter that names an organisation. The middleware reads it, not the handlers.
@@ -122,6 +125,9 @@ func (s *Server) admitRequest(id string, a Access) func(huma.Context, func(huma.
 // admitCaller is the only place where a request is authenticated and authorised.
 func (s *Server) admitCaller(r *http.Request, a Access) (*Caller, error) {
 	c := &Caller{Address: s.Proxies.Client(r), Client: shortenClient(r.UserAgent())}
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		c.certificate = r.TLS.VerifiedChains[0][0]
+	}
 	err := s.checkRate(a.Rate, c.Address)
 	if err == nil && !a.Open {
 		err = s.findCaller(r, c, a)

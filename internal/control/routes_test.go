@@ -46,6 +46,10 @@ var requests = map[string]struct {
 	"remove-token":        {needs: "person, member", id: "{token}"},
 	"list-hosts":          {needs: "member"},
 	"add-host":            {needs: "person, admin", body: object{"name": "h", "kind": "gateway", "days": 1}},
+	"list-receipts":       {needs: "admin"},
+	"show-record":         {needs: "member", id: "{host}"},
+	"export-ledger":       {needs: "admin", id: "{host}"},
+	"this-host":           {needs: "open"},
 	"remove-host":         {needs: "person, admin", id: "{host}"},
 }
 

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"bailey"
@@ -23,6 +24,8 @@ func (s *Server) tokenRoutes() {
 	addRoute(s, "GET", one+"/hosts", "list-hosts", "The gateways and hosts", Access{Role: store.Member}, s.listHosts)
 	addRoute(s, "POST", one+"/hosts", "add-host", "Make a token with which a gateway or a host enrols", admin,
 		s.addHost)
+	addRoute(s, "GET", "/api/v1/host", "this-host", "The host that the token in the header Authorization belongs to",
+		Access{Open: true, Rate: Attempts}, s.showThisHost)
 	addRoute(s, "DELETE", one+"/hosts/{id}", "remove-host", "End the token of a gateway or a host", admin, s.removeHost)
 }
 
@@ -90,16 +93,36 @@ func (s *Server) removeToken(ctx context.Context, c *Caller, in *InOrganisationB
 	return nil, bailey.NotFound.New("there is no such token", "")
 }
 
+// thisHost is what a host learns when it enrols.
+type thisHost struct {
+	store.Host
+	Organisation string `json:"organisation"`
+}
+
+// showThisHost lets a host test its token before it keeps it. Its caller is a host, which the middleware does not know.
+func (s *Server) showThisHost(ctx context.Context, c *Caller, in *struct {
+	Authorization string `header:"Authorization" maxLength:"200"`
+}) (*output[thisHost], error) {
+	h, err := s.AdmitHost(ctx, bearerToken(in.Authorization), c.certificate)
+	if errors.Is(err, bailey.Denied) {
+		p := asProblem(err)
+		p.Status = http.StatusUnauthorized
+		err = p
+	}
+	return answerWith(thisHost{h, h.Organisation}), err
+}
+
 type hostItem struct {
 	store.Host
-	Secret string `json:"secret,omitempty" doc:"only in the answer that made it: it is not stored"`
+	Connected bool   `json:"connected"`
+	Secret    string `json:"secret,omitempty" doc:"only in the answer that made it: it is not stored"`
 }
 
 func (s *Server) listHosts(ctx context.Context, _ *Caller, in *InOrganisation) (*output[list[hostItem]], error) {
 	all, err := s.Store.Hosts(ctx, in.Organisation)
 	out := answerWith(list[hostItem]{Items: []hostItem{}})
 	for _, h := range all {
-		out.Body.Items = append(out.Body.Items, hostItem{Host: h})
+		out.Body.Items = append(out.Body.Items, hostItem{Host: h, Connected: s.Hosts.Connected(h.ID)})
 	}
 	return out, err
 }
@@ -115,7 +138,7 @@ func (s *Server) addHost(ctx context.Context, _ *Caller, in *inOrganisationWith[
 	secret := auth.NewToken(auth.HostToken)
 	h, err := s.Store.AddHost(ctx, store.Host{Organisation: in.Organisation, Name: in.Body.Name, Kind: in.Body.Kind,
 		Expires: s.expiryAfter(in.Body.Days)}, store.Hash(secret))
-	return answerWith(hostItem{h, secret}), err
+	return answerWith(hostItem{Host: h, Secret: secret}), err
 }
 
 func (s *Server) removeHost(ctx context.Context, _ *Caller, in *InOrganisationByID) (*nothing, error) {

@@ -120,8 +120,8 @@ func (c *Client) connectOnce(ctx context.Context) error {
 		return endOf(ctx, err)
 	}
 	s := &session{Client: c, stream: stream, acks: make(chan *Cosigned, 1)}
-	r.Queue = c.Queue.ID()
-	if err := s.send(&Frame{Register: &r}); err != nil {
+	r.Queue, r.Floor = c.Queue.ID(), c.Queue.Floor()
+	if err := s.send(&Frame{Register: &r}); err != nil && !errors.Is(err, errSend) {
 		return endOf(ctx, err)
 	}
 	f, err := stream.Recv()
@@ -145,7 +145,7 @@ func (c *Client) connectOnce(ctx context.Context) error {
 		func(ctx context.Context) error { return s.sendEvents(ctx, w.Acked) },
 		func(ctx context.Context) error { return s.sendReceipts(ctx, w) }} {
 		work.Go(func() {
-			if err := f(ctx); err != nil {
+			if err := f(ctx); err != nil && !errors.Is(err, errSend) {
 				cancel(err)
 			}
 		})
@@ -181,8 +181,14 @@ type session struct {
 func (s *session) send(f *Frame) error {
 	s.sending.Lock()
 	defer s.sending.Unlock()
-	return s.stream.Send(f)
+	if err := s.stream.Send(f); err != nil {
+		return errors.Join(errSend, err)
+	}
+	return nil
 }
+
+// errSend is the error of a connection that has ended. Receiving from it says why.
+var errSend = errors.New("cannot send")
 
 func (s *session) sendHeartbeats(ctx context.Context) error {
 	for {

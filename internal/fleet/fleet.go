@@ -92,7 +92,9 @@ type Register struct {
 	Images   []string `json:"images,omitempty"`
 	Networks []string `json:"networks,omitempty"`
 	// Queue names the host's queue. A new one begins at 1, for example after the host has lost its state.
-	Queue  string  `json:"queue"`
+	Queue string `json:"queue"`
+	// Floor is the last event of the queue that is gone, because it was acknowledged.
+	Floor  uint64  `json:"floor,omitempty"`
 	Ledger *Ledger `json:"ledger,omitempty"` // nil without receipts
 }
 

@@ -188,6 +188,13 @@ func errEvent(r *bufio.Reader, name string) error {
 // ID names the queue. A queue that was created anew has another one.
 func (q *Queue) ID() string { return q.id }
 
+// Floor returns the last event that is gone.
+func (q *Queue) Floor() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.firsts[0] - 1
+}
+
 // Append keeps an event durably. If the queue is full, the error is Unavailable, and the event is not kept.
 func (q *Queue) Append(kind string, body []byte) error {
 	if err := checkContent(kind, body); err != nil {

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"math"
 	"time"
 
 	"bailey"
@@ -29,8 +30,8 @@ func (s *Store) HostByID(ctx context.Context, id string) (Host, error) {
 }
 
 // RegisterHost records what a host says about itself when it connects. With another queue than before, its events begin
-// anew.
-func (s *Store) RegisterHost(ctx context.Context, id, version, registration, queue string) (h Host, err error) {
+// anew after floor. Events up to floor are gone from the queue: if they are not here either, the database was restored.
+func (s *Store) RegisterHost(ctx context.Context, id, version, registration, queue string, floor uint64) (h Host, err error) {
 	err = s.inTransaction(ctx, func(tx *sql.Tx) error {
 		if h, err = oneRow(ctx, s, tx, "host", scanHost, "SELECT "+hostColumns+" FROM hosts WHERE id = ?", id); err != nil {
 			return err
@@ -38,6 +39,7 @@ func (s *Store) RegisterHost(ctx context.Context, id, version, registration, que
 		if h.Queue != queue {
 			h.Queue, h.Acked = queue, 0
 		}
+		h.Acked = max(h.Acked, floor)
 		h.Version, h.Registration, h.Used = version, registration, s.now()
 		return s.changeOne(ctx, tx, "host",
 			"UPDATE hosts SET version = ?, registration = ?, queue = ?, acked = ?, used = ? WHERE id = ?",
@@ -55,6 +57,9 @@ func (s *Store) SeeHost(ctx context.Context, id string) error {
 // AddEvent records that an event of a host is stored, in the transaction that stores what it says. known means that it
 // was stored before. An event that does not follow the last one is an error: something is lost.
 func (s *Store) AddEvent(ctx context.Context, tx *Tx, host, queue string, seq uint64) (known bool, err error) {
+	if seq > math.MaxInt64 {
+		return false, bailey.Invalid.New("the number of the event is too high", "")
+	}
 	n, err := s.execChange(ctx, tx.tx, "UPDATE hosts SET acked = ? WHERE id = ? AND queue = ? AND acked = ?",
 		int64(seq), host, queue, int64(seq)-1)
 	if err != nil || n == 1 {

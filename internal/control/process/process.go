@@ -5,6 +5,7 @@ package process
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -212,8 +213,9 @@ func (s *settings) loadCertificate(insecure bool, log *slog.Logger) (*tls.Config
 		if err != nil {
 			return nil, bailey.Invalid.Wrap(err, "cannot read the certificate", "see tls in server.yaml")
 		}
-		return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13,
-			NextProtos: []string{"h2", "http/1.1"}}, nil
+		c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13,
+			NextProtos: []string{"h2", "http/1.1"}}
+		return c, s.trustHosts(c)
 	}
 	host, _, err := net.SplitHostPort(s.listen)
 	if err != nil {
@@ -229,6 +231,19 @@ func (s *settings) loadCertificate(insecure bool, log *slog.Logger) (*tls.Config
 	}
 	log.Warn("passwords and sessions cross the network in clear unless a proxy in front of this server speaks TLS (--insecure-http)")
 	return nil, nil
+}
+
+// trustHosts lets hosts show certificates of a private CA instead of tokens.
+func (s *settings) trustHosts(c *tls.Config) error {
+	if s.clientCA == "" {
+		return nil
+	}
+	text, err := os.ReadFile(s.clientCA)
+	c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.VerifyClientCertIfGiven
+	if err != nil || !c.ClientCAs.AppendCertsFromPEM(text) {
+		return bailey.Invalid.Wrap(err, "client_ca has no certificate", "name a PEM file with the CA of your hosts")
+	}
+	return nil
 }
 
 // finding is one line of doctor.

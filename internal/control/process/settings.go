@@ -22,6 +22,7 @@ type settings struct {
 	dir, listen, database string
 	public                *url.URL
 	tlsCert, tlsKey       string
+	clientCA              string // signs the certificates of hosts
 	proxies               auth.Proxies
 	warnings              []string
 }
@@ -91,7 +92,7 @@ func (s *settings) parseSettings(name string, text []byte) error {
 		"trusted_proxies": strictyaml.TextsField(f, "trusted_proxies", &proxies),
 		"tls": func(n ast.Node) {
 			has := f.Fields(n, "tls", strictyaml.Fields{"cert": strictyaml.TextField(f, "cert", &s.tlsCert),
-				"key": strictyaml.TextField(f, "key", &s.tlsKey)})
+				"key": strictyaml.TextField(f, "key", &s.tlsKey), "client_ca": strictyaml.TextField(f, "client_ca", &s.clientCA)})
 			if !has["cert"] || !has["key"] {
 				f.AddFault(n, "tls must have cert and key")
 			}

@@ -25,6 +25,7 @@ CREATE TABLE ledgers (
     name         TEXT NOT NULL,  -- of the host
     origin       TEXT NOT NULL,
     first_key    TEXT NOT NULL,  -- the key of its first registration
+    keys         TEXT NOT NULL,  -- the data of its key entries, a JSON array
     size         BIGINT NOT NULL,
     head         TEXT NOT NULL,  -- the hash of the last entry
     edge         TEXT NOT NULL,  -- of the Merkle tree, JSON
