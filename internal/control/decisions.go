@@ -225,6 +225,9 @@ func (s *Server) answerApproval(ctx context.Context, c *Caller, in *struct {
 		return nil, bailey.Invalid.New("a grant must be signed, and name the digest of the text", "")
 	case q.State != store.QuestionOpen && in.Body.Grant:
 		return nil, bailey.Conflict.Errorf("list the open questions", "the question is %s", q.State)
+	case !s.Hosts.Connected(q.Host):
+		return nil, bailey.Unavailable.New("the gateway that asks is not connected, so it cannot take the answer now",
+			"answer again when it is connected, or on its machine: bailey approve "+q.ID)
 	}
 	body, err := json.Marshal(fleet.Answer{Question: bailey.ApprovalID(q.ID), Digest: in.Body.Digest, Grant: in.Body.Grant,
 		Signature: in.Body.Signature, Reason: in.Body.Reason, Person: cmp.Or(c.Account.Name, c.Account.Email)})

@@ -44,6 +44,15 @@ var requests = map[string]struct {
 	"list-tokens":         {needs: "person, member"},
 	"add-token":           {needs: "person, member", body: object{"name": "x", "role": "member", "days": 1}},
 	"remove-token":        {needs: "person, member", id: "{token}"},
+	"list-approvals":      {needs: "member"},
+	"show-approval":       {needs: "member", id: "{approval}"},
+	"answer-approval":     {needs: "member", body: object{"grant": false}, id: "{approval}"},
+	"list-stops":          {needs: "member"},
+	"add-stop":            {needs: "admin", body: object{"reason": "test"}},
+	"end-stop":            {needs: "admin", id: "{stop}"},
+	"list-bundles":        {needs: "member"},
+	"add-bundle": {needs: "admin", body: object{"serial": 1, "signature": "x",
+		"files": []object{{"name": "a.cedar", "text": ""}}}},
 	"list-hosts":          {needs: "member"},
 	"add-host":            {needs: "person, admin", body: object{"name": "h", "kind": "gateway", "days": 1}},
 	"list-receipts":       {needs: "admin"},
@@ -57,6 +66,8 @@ var requests = map[string]struct {
 var beyondRole = map[string]string{
 	"remove-member": "a member only removes itself",
 	"remove-token":  "a member only sees its own tokens",
+
+	"answer-approval": "a member may not deny",
 }
 
 // TestEveryRouteAsEverybody sends each request as each kind of caller, and compares the answer with what the route
@@ -158,6 +169,9 @@ func checkRoute(t *testing.T, callers map[string]caller, kind string, r control.
 	if req.body != nil && !r.Page {
 		body = req.body
 	}
+	if r.Operation == "add-bundle" {
+		body.(object)["serial"] = time.Now().UnixMicro()
+	}
 	if r.Operation == "add-host" {
 		body = object{"name": "h " + kind, "kind": "gateway", "days": 1}
 	}
@@ -174,6 +188,8 @@ func checkRoute(t *testing.T, callers map[string]caller, kind string, r control.
 		[]string{"setup", "signup", "accept-invitation", "set-password"}, r.Operation):
 		allowed = true
 	case status == http.StatusNotFound && r.Operation == "end-session":
+		allowed = true
+	case status == http.StatusServiceUnavailable && r.Operation == "answer-approval": // its gateway is not connected
 		allowed = true
 	case beyondRole[r.Operation] != "" && c.role < store.Admin:
 		allowed = status == http.StatusForbidden || status == http.StatusNotFound
@@ -223,6 +239,10 @@ func makeSubject(t *testing.T, owner *client, shop, kind string) string {
 		return want[item](&c, "POST", base+"/invitations", object{"email": "x@example.com", "role": "member"}).ID
 	case "{token}":
 		return want[item](&c, "POST", base+"/tokens", object{"name": "x", "role": "member", "days": 1}).ID
+	case "{approval}":
+		return askQuestion(&c, shop)
+	case "{stop}":
+		return want[item](&c, "POST", base+"/stops", object{"reason": "test"}).ID
 	case "{host}":
 		return want[item](&c, "POST", base+"/hosts", object{"name": "of " + c.address, "kind": "host", "days": 1}).ID
 	}
