@@ -53,13 +53,13 @@ var requests = map[string]struct {
 	"list-bundles":        {needs: "member"},
 	"add-bundle": {needs: "admin", body: object{"serial": 1, "signature": "x",
 		"files": []object{{"name": "a.cedar", "text": ""}}}},
-	"list-hosts":          {needs: "member"},
-	"add-host":            {needs: "person, admin", body: object{"name": "h", "kind": "gateway", "days": 1}},
-	"list-receipts":       {needs: "admin"},
-	"show-record":         {needs: "member", id: "{host}"},
-	"export-ledger":       {needs: "admin", id: "{host}"},
-	"this-host":           {needs: "open"},
-	"remove-host":         {needs: "person, admin", id: "{host}"},
+	"list-hosts":    {needs: "member"},
+	"add-host":      {needs: "person, admin", body: object{"name": "h", "kind": "gateway", "days": 1}},
+	"list-receipts": {needs: "admin"},
+	"show-record":   {needs: "member", id: "{host}"},
+	"export-ledger": {needs: "admin", id: "{host}"},
+	"this-host":     {needs: "open"},
+	"remove-host":   {needs: "person, admin", id: "{host}"},
 }
 
 // beyondRole are the routes whose handlers refuse some callers that have the role of the route.

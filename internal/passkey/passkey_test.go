@@ -10,7 +10,6 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -18,62 +17,17 @@ import (
 	"github.com/descope/virtualwebauthn"
 
 	"bailey"
+	"bailey/internal/ktest/browser"
 	"bailey/internal/passkey"
 )
 
 const origin = "https://bailey.example.com"
 
-var (
-	party = virtualwebauthn.RelyingParty{Name: "Bailey", ID: "bailey.example.com", Origin: origin}
-	text  = []byte("bailey approval 1\nnonce 0123456789abcdef\n")
-)
+var text = []byte("bailey approval 1\nnonce 0123456789abcdef\n")
 
-// card is an authenticator with a passkey.
-type card struct {
-	virtualwebauthn.Authenticator
-	virtualwebauthn.Credential
-	key passkey.Key
-}
-
-func newCard(t testing.TB, kind virtualwebauthn.KeyType, o virtualwebauthn.AuthenticatorOptions) *card {
+func newCard(t testing.TB, kind virtualwebauthn.KeyType, o virtualwebauthn.AuthenticatorOptions) *browser.Passkey {
 	t.Helper()
-	c := &card{virtualwebauthn.NewAuthenticatorWithOptions(o), virtualwebauthn.NewCredential(kind), passkey.Key{}}
-	private, err := x509.ParsePKCS8PrivateKey(c.Key.Data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	spki, err := x509.MarshalPKIXPublicKey(private.(crypto.Signer).Public())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.key, err = passkey.NewKey("ada", origin, c.ID, spki); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// answer signs a text as a browser does on the pages of a relying party.
-func (c *card) answer(t testing.TB, text []byte, rp virtualwebauthn.RelyingParty) string {
-	t.Helper()
-	c.Counter++
-	sum := sha256.Sum256(text)
-	said := virtualwebauthn.CreateAssertionResponse(rp, c.Authenticator, c.Credential,
-		virtualwebauthn.AssertionOptions{Challenge: sum[:]})
-	var got struct {
-		RawID    string
-		Response struct{ AuthenticatorData, ClientDataJSON, Signature string }
-	}
-	if err := json.Unmarshal([]byte(said), &got); err != nil {
-		t.Fatal(err)
-	}
-	parts := [4][]byte{}
-	for i, p := range []string{got.RawID, got.Response.AuthenticatorData, got.Response.ClientDataJSON, got.Response.Signature} {
-		var err error
-		if parts[i], err = base64.RawURLEncoding.DecodeString(p); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return passkey.Answer(parts[0], parts[1], parts[2], parts[3])
+	return browser.NewPasskey(t, "ada", origin, kind, o)
 }
 
 // TestAnswers checks that answers of each kind of key count, and what is learned from them.
@@ -82,8 +36,8 @@ func TestAnswers(t *testing.T) {
 		for _, synced := range []bool{false, true} {
 			c := newCard(t, kind, virtualwebauthn.AuthenticatorOptions{BackupEligible: synced})
 			other := newCard(t, virtualwebauthn.KeyTypeEC2, virtualwebauthn.AuthenticatorOptions{})
-			s, err := passkey.Verify(text, c.answer(t, text, party), []passkey.Key{other.key, c.key})
-			want := passkey.Signer{Name: "ada", Key: c.key.Fingerprint(), Counter: 1, Synced: synced}
+			s, err := passkey.Verify(text, c.Answer(t, string(text)), []passkey.Key{other.Key, c.Key})
+			want := passkey.Signer{Name: "ada", Key: c.Key.Fingerprint(), Counter: 1, Synced: synced}
 			if err != nil || s != want {
 				t.Errorf("%s: got %+v, %v, want %+v", kind, s, err, want)
 			}
@@ -176,13 +130,13 @@ func TestAttackAnswer(t *testing.T) {
 // that a server made.
 func TestAttackKeys(t *testing.T) {
 	c := newCard(t, virtualwebauthn.KeyTypeEC2, virtualwebauthn.AuthenticatorOptions{})
-	answer := c.answer(t, text, party)
+	answer := c.Answer(t, string(text))
 	thief := newCard(t, virtualwebauthn.KeyTypeEC2, virtualwebauthn.AuthenticatorOptions{})
 	thief.ID = c.ID
 	for name, err := range map[string]error{
 		"not accepted": second(passkey.Verify(text, answer, nil)),
-		"same id":      second(passkey.Verify(text, thief.answer(t, text, party), []passkey.Key{c.key})),
-		"other text":   second(passkey.Verify([]byte("another text"), answer, []passkey.Key{c.key})),
+		"same id":      second(passkey.Verify(text, thief.Answer(t, string(text)), []passkey.Key{c.Key})),
+		"other text":   second(passkey.Verify([]byte("another text"), answer, []passkey.Key{c.Key})),
 		"zero key":     second(passkey.Verify(text, answer, []passkey.Key{{}})),
 	} {
 		if !errors.Is(err, bailey.Denied) {
@@ -190,7 +144,7 @@ func TestAttackKeys(t *testing.T) {
 		}
 	}
 	unverified := newCard(t, virtualwebauthn.KeyTypeEC2, virtualwebauthn.AuthenticatorOptions{UserNotVerified: true})
-	if _, err := passkey.Verify(text, unverified.answer(t, text, party), []passkey.Key{unverified.key}); !errors.Is(err,
+	if _, err := passkey.Verify(text, unverified.Answer(t, string(text)), []passkey.Key{unverified.Key}); !errors.Is(err,
 		bailey.Denied) || !strings.Contains(err.Error(), "verify its person") {
 		t.Errorf("got %v, want that the person was not verified", err)
 	}
