@@ -24,6 +24,11 @@ type Keeper struct {
 	// Receipts returns the source of receipts for a new enrolment.
 	Receipts func() fleet.Receiptsource
 	Log      *slog.Logger
+	// Begun is called before the first connection of an enrolment, also after each start; nothing connects if it fails.
+	// It may be nil.
+	Begun func(ctx context.Context, e Enrolment) error
+	// Opened is called when events of an enrolment are kept from now on, to report what was there before. It may be nil.
+	Opened func()
 	// Start connects; it is [pipe.Start] with the program beside this one if it is nil.
 	Start func(ctx context.Context, t pipe.Target) (fleet.Stream, error)
 
@@ -95,6 +100,11 @@ func (k *Keeper) runEnrolled(ctx context.Context, stamp string) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if k.Begun != nil {
+		if err := k.Begun(ctx, *e); err != nil {
+			return err
+		}
+	}
 	k.sweep(e.Host)
 	dir := k.Dir.file(e.Host)
 	q, err := fleet.OpenQueue(filepath.Join(dir, "events"))
@@ -114,6 +124,9 @@ func (k *Keeper) runEnrolled(ctx context.Context, stamp string) error {
 	}
 	k.setQueue(q)
 	defer k.setQueue(nil)
+	if k.Opened != nil {
+		k.Opened()
+	}
 	var work sync.WaitGroup
 	work.Go(func() { c.Run(ctx) })
 	k.follow(ctx, c, q, stamp)

@@ -27,31 +27,25 @@ import (
 // byControlPlane is the operator right of what the control plane sent.
 const byControlPlane localapi.Operator = "control-plane"
 
-// outbox keeps events for the control plane, as [fleet.Queue] does.
-type outbox interface {
-	Append(kind string, body []byte) error
+// controlPlane keeps events for the control plane, as [enrol.Keeper] does. Without a control plane it does nothing.
+type controlPlane interface {
+	Report(kind string, v any) error
 }
 
-// ReportTo sets where events for the control plane go. Questions that are open are reported to it.
-func (s *Server) ReportTo(to outbox) {
-	s.outbox.Store(&to)
+// reportQuestions reports the open questions: they may be older than the enrolment.
+func (s *Server) reportQuestions() {
 	for _, q := range s.Queue.Open() {
 		s.reportQuestion(q.Question)
 	}
 }
 
-// report keeps an event for the control plane, if there is one. A question waits for its answer on this machine, too, so
-// an event that cannot be kept is no reason to refuse a call.
+// report keeps an event for the control plane. A question waits for its answer on this machine, too, so an event that
+// cannot be kept is no reason to refuse a call.
 func (s *Server) report(kind string, body any) {
-	to := s.outbox.Load()
-	if to == nil {
+	if s.reports == nil {
 		return
 	}
-	text, err := json.Marshal(body)
-	if err == nil {
-		err = (*to).Append(kind, text)
-	}
-	if err != nil {
+	if err := s.reports.Report(kind, body); err != nil {
 		s.Log.Error("the control plane is not told", "kind", kind, "err", err)
 	}
 }
@@ -77,13 +71,14 @@ func (s *Server) reportQuestion(q bailey.Question) {
 	s.report(fleet.ApprovalAsked, a)
 }
 
-// FleetHandlers returns the handlers of the commands of the control plane.
-func (s *Server) FleetHandlers() fleet.Handlers {
+// fleetHandlers returns the handlers of the commands of the control plane.
+func (s *Server) fleetHandlers() fleet.Handlers {
 	return fleet.Handlers{
 		fleet.ApprovalAnswer: handleCommand(s.takeAnswer),
 		fleet.Kill:           handleCommand(s.takeOrders),
 		fleet.Unkill:         handleCommand(s.takeOrders),
 		fleet.BundleOffer:    handleCommand(s.takeBundle),
+		"status":             s.answerStatus,
 	}
 }
 

@@ -34,7 +34,11 @@ type reportedEvents struct {
 	events []fleet.Event
 }
 
-func (o *reportedEvents) Append(kind string, body []byte) error {
+func (o *reportedEvents) Report(kind string, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.events = append(o.events, fleet.Event{Kind: kind, Body: body})
@@ -64,7 +68,7 @@ func command[O any](t *testing.T, s *Server, kind string, body any) (out O, err 
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := s.FleetHandlers()[kind](t.Context(), text)
+	result, err := s.fleetHandlers()[kind](t.Context(), text)
 	if err == nil {
 		err = json.Unmarshal(result, &out)
 	}
@@ -103,7 +107,7 @@ func TestAnswerByPasskey(t *testing.T) {
 	a, up := askingFor(t, oneSreAsks), &reportedEvents{}
 	ada := newPasskey(t, "ada", virtualwebauthn.AuthenticatorOptions{})
 	a.trustPasskeys(t, ada)
-	a.ReportTo(up)
+	a.reports = up
 	q, done := a.waiting(t, nil)
 	var asked fleet.Asked
 	until(t, "the control plane is told", func() bool { return up.last(t, fleet.ApprovalAsked, &asked) })
@@ -170,7 +174,7 @@ func TestAttackControlPlaneAnswers(t *testing.T) {
 		"for another gateway":   send(elsewhere, elsewhere.Digest, ada.Answer(t, elsewhere.Text)),
 		"no JSON":               send(q, q.Digest, "{"),
 		"unknown field": func() error {
-			_, err := a.FleetHandlers()[fleet.ApprovalAnswer](context.Background(),
+			_, err := a.fleetHandlers()[fleet.ApprovalAnswer](context.Background(),
 				fmt.Appendf(nil, `{"question":%q,"grant":true,"local":true}`, q.ID))
 			return err
 		}(),

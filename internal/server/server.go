@@ -11,7 +11,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,6 +18,7 @@ import (
 	"bailey"
 	"bailey/internal/agenthook"
 	"bailey/internal/approve"
+	"bailey/internal/enrol"
 	"bailey/internal/gate"
 	"bailey/internal/gateway"
 	"bailey/internal/gitsign"
@@ -62,6 +62,7 @@ type Server struct {
 	finder  *toolchain.Finder // finds tools in the person's home
 	hosts   *hostAccess       // source hosts
 	model   *modelproxy.Proxy // requests to models
+	fleet   *enrol.Keeper     // connects to a control plane
 	// the same for capabilities without a cage, if the manifest and a rule allow it
 	open    *gateway.Pins
 	Gate    *gate.Gate
@@ -84,7 +85,7 @@ type Server struct {
 	tracer     *gateway.Tracer // nil if tracing is off
 	Bare       bool            // the platform has no isolation
 	since      time.Time
-	outbox     atomic.Pointer[outbox] // of the control plane; nil without one
+	reports    controlPlane // to the control plane; nil in tests without one
 }
 
 // Commands lists the commands of bailey. An agent's hook must know which of them an agent may use.
@@ -122,6 +123,7 @@ func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Red
 	}
 	s.packed = openPackBook(home, s.scribe.lore.Packs, s.scribe.recordEvent, s.useCatalog, log)
 	s.holdBudgets()
+	s.openFleet()
 	s.hook = s.judgeConfig()
 	s.gateway, err = gateway.Listen(gateway.Config{
 		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.recordEvent,
@@ -332,6 +334,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	g.Go(func() error { return s.Queue.Run(questions) })
 	g.Go(func() error { return s.sender.Run(ctx) })
 	g.Go(func() error { return s.index.Run(ctx) })
+	g.Go(func() error { return s.fleet.Run(ctx) })
 	g.Go(func() error { return s.scribe.writeSnapshots(ctx) })
 	return g.Wait()
 }

@@ -184,8 +184,12 @@ func (p *program) runServer(ctx context.Context, s settings) (err error) {
 		_, port, _ := net.SplitHostPort(listener.Addr().String())
 		public = &url.URL{Scheme: "http", Host: net.JoinHostPort("localhost", port)}
 	}
+	cosigner, witnessKey, err := s.openWitness(public.Host)
+	if err != nil {
+		return err
+	}
 	c, err := control.New(control.Config{Store: db, Ledger: l, Public: public, Proxies: s.proxies,
-		Version: version, Log: log})
+		Version: version, Log: log, Cosigner: cosigner, Witness: witnessKey})
 	if err != nil {
 		return err
 	}
