@@ -63,6 +63,9 @@ var layers = []struct {
 		"internal/jail":          {ours: []string{".", "internal/jail/inside"}, outside: []string{"golang.org/x/sys"}},
 		"internal/jail/inside":   {},
 		"internal/remote":        {ours: []string{"."}, outside: []string{"golang.org/x/crypto/ssh"}},
+		"internal/fleet":         {ours: []string{".", "internal/safefile"}, outside: []string{"google.golang.org/protobuf/encoding/protowire"}},
+		"internal/fleet/pipe":    {ours: []string{".", "internal/fleet"}},
+		"internal/fleet/link":    {ours: []string{".", "internal/fleet", "internal/fleet/pipe"}, outside: []string{"google.golang.org/grpc"}},
 		"internal/hostapply":     {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
 		"internal/source":        {ours: []string{".", "internal/hostapply", "internal/readonly", "internal/readonlyshell", "internal/remote", "internal/safefile", "internal/sshca", "internal/strictjson"}, outside: []string{"golang.org/x/crypto/ssh"}},
 		"internal/readonlyshell": {ours: []string{".", "internal/jail", "internal/readonly", "internal/safefile"}, outside: []string{"golang.org/x/sys"}},
@@ -87,9 +90,6 @@ var layers = []struct {
 		"internal/hooks":         {ours: []string{".", "hook"}},
 		"internal/ledger":        {ours: []string{".", "audit", "internal/receipts", "internal/ledger/owned"}, outside: []string{"golang.org/x/sys"}},
 		"internal/notify":        {ours: []string{"."}},
-		"internal/fleet":         {ours: []string{".", "internal/safefile"}, outside: []string{"google.golang.org/protobuf/encoding/protowire"}},
-		"internal/fleet/pipe":    {ours: []string{".", "internal/fleet"}},
-		"internal/fleet/link":    {ours: []string{".", "internal/fleet", "internal/fleet/pipe"}, outside: []string{"google.golang.org/grpc"}},
 		"internal/enrol":         {ours: []string{".", "internal/fleet", "internal/fleet/pipe", "internal/safefile"}},
 		"internal/auth":          {ours: []string{"."}, outside: []string{"golang.org/x/crypto/bcrypt", "golang.org/x/time"}},
 		"internal/store":         {ours: []string{"."}, outside: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "modernc.org/sqlite"}},
@@ -493,7 +493,7 @@ func TestDependenciesHaveReasons(t *testing.T) {
 			t.Errorf("CONTRIBUTING.md gives no reason for %s", word[0])
 		}
 	}
-	if direct == 0 || direct > 28 {
-		t.Errorf("%d direct dependencies, want one to 28", direct)
+	if direct == 0 || direct > 34 {
+		t.Errorf("%d direct dependencies, want one to 34", direct)
 	}
 }

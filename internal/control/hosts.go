@@ -62,7 +62,7 @@ type liveHost struct {
 }
 
 // claim reports whether a command is to be sent: not if it was sent already.
-func (l *liveHost) claim(id string) bool {
+func (l *liveHost) claimPlace(id string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	claimed := !l.inFlight[id]
@@ -71,7 +71,7 @@ func (l *liveHost) claim(id string) bool {
 }
 
 // release frees the place of a command.
-func (l *liveHost) release(id string) {
+func (l *liveHost) releasePlace(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.inFlight[id] {
@@ -83,7 +83,7 @@ func (l *liveHost) release(id string) {
 	}
 }
 
-func (l *liveHost) send(f *fleet.Frame) error {
+func (l *liveHost) sendFrame(f *fleet.Frame) error {
 	l.sending.Lock()
 	defer l.sending.Unlock()
 	return l.stream.Send(f)
@@ -129,7 +129,7 @@ func (h *Hosts) Send(ctx context.Context, organisation, host, kind string, body 
 	l := h.live[host]
 	h.mu.Unlock()
 	if l != nil {
-		go h.deliver(ctx, l, m)
+		go h.deliverCommand(ctx, l, m)
 	}
 	select {
 	case r := <-answer:
@@ -150,8 +150,8 @@ func (s *Server) AdmitStream(ctx context.Context, token string, cert *x509.Certi
 }
 
 // deliver sends a command when the host has a place for it. If it fails, the command is sent at the next connection.
-func (h *Hosts) deliver(ctx context.Context, l *liveHost, m *fleet.Command) {
-	if !l.claim(m.ID) {
+func (h *Hosts) deliverCommand(ctx context.Context, l *liveHost, m *fleet.Command) {
+	if !l.claimPlace(m.ID) {
 		return
 	}
 	ctx, cancel := context.WithDeadline(ctx, m.Deadline)
@@ -161,7 +161,7 @@ func (h *Hosts) deliver(ctx context.Context, l *liveHost, m *fleet.Command) {
 	case <-ctx.Done():
 		return
 	}
-	if err := l.send(&fleet.Frame{Command: m}); err != nil {
+	if err := l.sendFrame(&fleet.Frame{Command: m}); err != nil {
 		l.cancel(err)
 	}
 }
@@ -200,7 +200,7 @@ func (h *Hosts) ServeHost(ctx context.Context, host store.Host, stream fleet.Str
 	quiet := time.AfterFunc(3*h.s.Heartbeat, func() { cancel(bailey.Unavailable.New("the host is silent", "")) })
 	defer quiet.Stop()
 	ended := make(chan error, 1)
-	go func() { ended <- h.converse(ctx, l, quiet) }()
+	go func() { ended <- h.converseWith(ctx, l, quiet) }()
 	// The stream ends when this function returns, and then the goroutine does.
 	select {
 	case err := <-ended:
@@ -210,18 +210,18 @@ func (h *Hosts) ServeHost(ctx context.Context, host store.Host, stream fleet.Str
 	}
 }
 
-func (h *Hosts) converse(ctx context.Context, l *liveHost, quiet *time.Timer) error {
-	if err := h.welcome(ctx, l); err != nil {
+func (h *Hosts) converseWith(ctx context.Context, l *liveHost, quiet *time.Timer) error {
+	if err := h.welcomeHost(ctx, l); err != nil {
 		return err
 	}
-	defer h.leave(l)
+	defer h.leaveHost(l)
 	for {
 		f, err := l.stream.Recv()
 		if err != nil {
 			return err
 		}
 		quiet.Reset(3 * fleet.HeartbeatEvery)
-		if err := h.receive(ctx, l, f); err != nil {
+		if err := h.receiveFrame(ctx, l, f); err != nil {
 			h.s.Log.Warn("the connection of a host is ended", "host", l.host.ID, "error", err)
 			return err
 		}
@@ -229,7 +229,7 @@ func (h *Hosts) converse(ctx context.Context, l *liveHost, quiet *time.Timer) er
 }
 
 // welcome admits the host with its registration, and sends what waits for it.
-func (h *Hosts) welcome(ctx context.Context, l *liveHost) error {
+func (h *Hosts) welcomeHost(ctx context.Context, l *liveHost) error {
 	f, err := l.stream.Recv()
 	if err != nil {
 		return err
@@ -264,7 +264,7 @@ func (h *Hosts) welcome(ctx context.Context, l *liveHost) error {
 	if record != nil {
 		w.Receipts, w.Forked = record.Size, !record.Forked.IsZero()
 	}
-	if err := l.send(&fleet.Frame{Welcome: w}); err != nil {
+	if err := l.sendFrame(&fleet.Frame{Welcome: w}); err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -276,22 +276,22 @@ func (h *Hosts) welcome(ctx context.Context, l *liveHost) error {
 	}
 	waiting, err := h.s.Store.WaitingCommands(ctx, l.host.ID)
 	if err != nil {
-		h.leave(l)
+		h.leaveHost(l)
 		return err
 	}
 	go func() {
 		for _, c := range waiting {
-			h.deliver(ctx, l, &fleet.Command{ID: c.ID, Kind: c.Kind, Body: []byte(c.Body), Deadline: c.Deadline})
+			h.deliverCommand(ctx, l, &fleet.Command{ID: c.ID, Kind: c.Kind, Body: []byte(c.Body), Deadline: c.Deadline})
 		}
 	}()
-	go h.watch(ctx, l)
+	go h.watchHost(ctx, l)
 	for _, f := range h.connect {
 		go f(ctx, l.host)
 	}
 	return nil
 }
 
-func (h *Hosts) leave(l *liveHost) {
+func (h *Hosts) leaveHost(l *liveHost) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.live[l.host.ID] == l {
@@ -300,7 +300,7 @@ func (h *Hosts) leave(l *liveHost) {
 }
 
 // watch sends heartbeats, and ends the connection when the token has expired or was removed.
-func (h *Hosts) watch(ctx context.Context, l *liveHost) {
+func (h *Hosts) watchHost(ctx context.Context, l *liveHost) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -312,7 +312,7 @@ func (h *Hosts) watch(ctx context.Context, l *liveHost) {
 			err = notAHost()
 		}
 		if err == nil {
-			err = l.send(&fleet.Frame{Heartbeat: &fleet.Heartbeat{Time: h.s.Now()}})
+			err = l.sendFrame(&fleet.Frame{Heartbeat: &fleet.Heartbeat{Time: h.s.Now()}})
 		}
 		if err != nil {
 			l.cancel(err)
@@ -322,7 +322,7 @@ func (h *Hosts) watch(ctx context.Context, l *liveHost) {
 }
 
 // receive handles a frame of a host.
-func (h *Hosts) receive(ctx context.Context, l *liveHost, f *fleet.Frame) error {
+func (h *Hosts) receiveFrame(ctx context.Context, l *liveHost, f *fleet.Frame) error {
 	switch {
 	case f.Heartbeat != nil:
 		return nil
@@ -349,7 +349,7 @@ func (h *Hosts) storeEvent(ctx context.Context, l *liveHost, e fleet.Event) erro
 				return bailey.NotFound.Errorf("", "this server has no use for events of the kind %q", e.Kind)
 			}
 		}
-		return refusal(f(ctx, tx, l.host, e))
+		return refusalOf(f(ctx, tx, l.host, e))
 	}
 	err := h.s.Store.Change(ctx, store1)
 	if r, ok := errors.AsType[refusedEvent](err); ok {
@@ -363,13 +363,13 @@ func (h *Hosts) storeEvent(ctx context.Context, l *liveHost, e fleet.Event) erro
 	if f := h.after[e.Kind]; f != nil && !known && refused == nil {
 		f(ctx, l.host, e)
 	}
-	return l.send(&fleet.Frame{Ack: &fleet.Ack{Seq: e.Seq}})
+	return l.sendFrame(&fleet.Frame{Ack: &fleet.Ack{Seq: e.Seq}})
 }
 
 // refusedEvent is an error that the next try would have, too.
 type refusedEvent struct{ error }
 
-func refusal(err error) error {
+func refusalOf(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -402,6 +402,6 @@ func (h *Hosts) storeResult(ctx context.Context, l *liveHost, r fleet.Result) er
 			answer <- r
 		}
 	}
-	l.release(r.ID)
-	return l.send(&fleet.Frame{Taken: &fleet.Taken{ID: r.ID}})
+	l.releasePlace(r.ID)
+	return l.sendFrame(&fleet.Frame{Taken: &fleet.Taken{ID: r.ID}})
 }

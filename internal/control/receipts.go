@@ -73,7 +73,7 @@ func (h *Hosts) storeReceipts(ctx context.Context, l *liveHost, r *fleet.Receipt
 		if err := g.addLines(ctx, r); err != nil {
 			return err
 		}
-		if answer.Line, err = g.cosign(r.Checkpoint); err != nil {
+		if answer.Line, err = g.cosignCheckpoint(r.Checkpoint); err != nil {
 			return err
 		}
 		answer.Size = g.Size
@@ -86,7 +86,7 @@ func (h *Hosts) storeReceipts(ctx context.Context, l *liveHost, r *fleet.Receipt
 	if err != nil {
 		return err
 	}
-	return l.send(&fleet.Frame{Cosigned: answer})
+	return l.sendFrame(&fleet.Frame{Cosigned: answer})
 }
 
 // growth adds to the copy of a ledger.
@@ -99,7 +99,7 @@ type growth struct {
 }
 
 // load reads the state of the copy.
-func (g *growth) load() (head audit.Head, err error) {
+func (g *growth) loadState() (head audit.Head, err error) {
 	edge := make([]audit.Hash, len(g.Edge))
 	for i, text := range g.Edge {
 		if err := edge[i].UnmarshalText([]byte(text)); err != nil {
@@ -122,7 +122,7 @@ func (g *growth) load() (head audit.Head, err error) {
 
 // addLines checks each line against the chain, so that the copy has one history.
 func (g *growth) addLines(ctx context.Context, r *fleet.Receipts) error {
-	head, err := g.load()
+	head, err := g.loadState()
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (g *growth) addLines(ctx context.Context, r *fleet.Receipts) error {
 		var bad *audit.Bad
 		switch {
 		case errors.As(err, &bad) && bad.Reason == audit.Chain:
-			return &fork{"lines do not follow the last entry of the copy: " + bad.Error(), clip(r.Lines)}
+			return &fork{"lines do not follow the last entry of the copy: " + bad.Error(), clipText(r.Lines)}
 		case err != nil:
 			return bailey.Invalid.Wrap(err, "the host sent lines that are not those of a ledger", "")
 		}
@@ -160,13 +160,13 @@ func (g *growth) addLines(ctx context.Context, r *fleet.Receipts) error {
 
 // checkRollback: a checkpoint of fewer entries than the copy has is evidence if the log has signed it.
 func (g *growth) checkRollback(signed []byte) error {
-	if _, err := g.trust().Open(signed); err != nil {
+	if _, err := g.trustKeys().Open(signed); err != nil {
 		return bailey.Denied.Wrap(err, "the checkpoint is not signed by a key of the ledger", "")
 	}
 	return &fork{"the ledger of the host has fewer entries than before", string(signed)}
 }
 
-func clip(text []byte) string { return string(text[:min(len(text), 8<<10)]) }
+func clipText(text []byte) string { return string(text[:min(len(text), 8<<10)]) }
 
 func (g *growth) addEntry(ctx context.Context, e audit.Entry, line string) error {
 	switch e.Kind {
@@ -212,34 +212,34 @@ func (g *growth) indexEntry(ctx context.Context, e audit.Entry) error {
 		var in bailey.Intent
 		json.Unmarshal(e.Data, &in) // what cannot be read stays empty: the line itself is kept
 		return g.s.Store.AddReceipt(ctx, g.tx, g.Organisation, store.Receipt{Host: g.Host, Seq: e.Seq,
-			Receipt: indexed(e.Receipt), Started: in.StartedAt, Status: string(receipts.Open), Agent: indexed(in.Agent),
-			Session: indexed(in.Session), Capability: indexed(in.Capability)})
+			Receipt: indexText(e.Receipt), Started: in.StartedAt, Status: string(receipts.Open), Agent: indexText(in.Agent),
+			Session: indexText(in.Session), Capability: indexText(in.Capability)})
 	case audit.KindOutcome:
 		var out bailey.Outcome
 		json.Unmarshal(e.Data, &out)
-		return g.s.Store.EndReceipt(ctx, g.tx, g.Host, indexed(e.Receipt), e.Seq, indexed(out.Status))
+		return g.s.Store.EndReceipt(ctx, g.tx, g.Host, indexText(e.Receipt), e.Seq, indexText(out.Status))
 	}
 	return nil
 }
 
 // indexed returns text as an index of each database can hold it.
-func indexed[T ~string](text T) string {
+func indexText[T ~string](text T) string {
 	s := strings.ToValidUTF8(strings.ReplaceAll(string(text), "\x00", "?"), "?")
 	return strings.ToValidUTF8(s[:min(len(s), 200)], "")
 }
 
-func (g *growth) trust() audit.Trust { return audit.Trust{Keys: g.keys.All()} }
+func (g *growth) trustKeys() audit.Trust { return audit.Trust{Keys: g.keys.All()} }
 
 // cosign verifies the checkpoint of a batch and returns the server's cosignature. The server holds every entry, so the
 // entries themselves prove that the checkpoint extends the one before.
-func (g *growth) cosign(signed []byte) ([]byte, error) {
+func (g *growth) cosignCheckpoint(signed []byte) ([]byte, error) {
 	if len(signed) == 0 {
 		return nil, nil
 	}
 	if len(g.Keys) == 0 {
 		return nil, bailey.Invalid.New("the ledger announces no key before its first checkpoint", "")
 	}
-	s, err := g.trust().Open(signed)
+	s, err := g.trustKeys().Open(signed)
 	if err != nil {
 		return nil, bailey.Denied.Wrap(err, "the checkpoint is not signed by a key of the ledger", "")
 	}

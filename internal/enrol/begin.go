@@ -23,7 +23,7 @@ type Flags struct {
 const maxToken = 4 << 10
 
 // target reads the files that the flags name, and the token.
-func (f Flags) target(url string, in io.Reader) (t pipe.Target, err error) {
+func (f Flags) readTarget(url string, in io.Reader) (t pipe.Target, err error) {
 	t = pipe.Target{URL: strings.TrimSuffix(url, "/"), Insecure: f.Insecure}
 	if _, err := t.Parse(); err != nil {
 		return t, err
@@ -71,7 +71,7 @@ func (d Dir) Begin(ctx context.Context, f Flags, url string, in io.Reader, kind 
 	if has != nil {
 		return e, bailey.Conflict.New("it is enrolled already, at "+has.URL, "end that first: unenroll")
 	}
-	t, err := f.target(url, in)
+	t, err := f.readTarget(url, in)
 	if err != nil {
 		return e, err
 	}

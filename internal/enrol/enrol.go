@@ -30,7 +30,7 @@ type Dir string
 // DirOf returns the directory of a program with that state directory.
 func DirOf(state string) Dir { return Dir(filepath.Join(state, "fleet")) }
 
-func (d Dir) file(name string) string { return filepath.Join(string(d), name) }
+func (d Dir) fileOf(name string) string { return filepath.Join(string(d), name) }
 
 const (
 	enrolmentName = "enrolment.json"
@@ -57,7 +57,7 @@ type Status struct {
 	PID     int       `json:"pid"`
 }
 
-func read[T any](name, cure string) (*T, error) {
+func readFile[T any](name, cure string) (*T, error) {
 	text, err := safefile.Read(name, maxFile)
 	if err != nil || text == nil {
 		return nil, err
@@ -69,7 +69,7 @@ func read[T any](name, cure string) (*T, error) {
 	return v, nil
 }
 
-func (d Dir) write(name string, v any) error {
+func (d Dir) writeFile(name string, v any) error {
 	text, err := json.MarshalIndent(v, "", " ")
 	if err == nil {
 		err = os.MkdirAll(string(d), 0o700)
@@ -87,18 +87,18 @@ func (d Dir) write(name string, v any) error {
 
 // Read returns the enrolment, or nil.
 func (d Dir) Read() (*Enrolment, error) {
-	return read[Enrolment](d.file(enrolmentName), "enrol again: bailey unenroll, then bailey enroll URL")
+	return readFile[Enrolment](d.fileOf(enrolmentName), "enrol again: bailey unenroll, then bailey enroll URL")
 }
 
 // Status returns what the program wrote last, or nil.
-func (d Dir) Status() (*Status, error) { return read[Status](d.file(statusName), "remove it") }
+func (d Dir) Status() (*Status, error) { return readFile[Status](d.fileOf(statusName), "remove it") }
 
 // Save writes the enrolment, mode 0600. A program that runs notices it.
-func (d Dir) Save(e Enrolment) error { return d.write(enrolmentName, e) }
+func (d Dir) Save(e Enrolment) error { return d.writeFile(enrolmentName, e) }
 
 // Remove ends the enrolment. A program that runs notices it, and removes what waited for the control plane.
 func (d Dir) Remove() error {
-	err := os.Remove(d.file(enrolmentName))
+	err := os.Remove(d.fileOf(enrolmentName))
 	if errors.Is(err, os.ErrNotExist) {
 		return bailey.NotFound.New("this host is not enrolled", "bailey enroll URL")
 	}
@@ -141,7 +141,7 @@ func Ask(ctx context.Context, t pipe.Target) (e Enrolment, err error) {
 		return e, bailey.Unavailable.Wrap(err, "the control plane at "+u.Host+" broke off", "try again")
 	}
 	if answer.StatusCode != http.StatusOK {
-		return e, refusal(answer.StatusCode, text)
+		return e, refusalOf(answer.StatusCode, text)
 	}
 	var host struct {
 		ID, Name, Kind, Organisation string
@@ -174,7 +174,7 @@ func newClient(t pipe.Target) (*http.Client, error) {
 }
 
 // refusal is the error for an answer of the control plane.
-func refusal(status int, text []byte) error {
+func refusalOf(status int, text []byte) error {
 	var p struct{ Title, Detail, Hint string }
 	if json.Unmarshal(text, &p) != nil || p.Detail == "" {
 		return bailey.Invalid.Errorf("check the URL", "the answer is not that of a control plane: status %d", status)

@@ -65,15 +65,15 @@ const look = 2 * time.Second
 // the program works without its control plane.
 func (k *Keeper) Run(ctx context.Context) error {
 	for last := ""; ctx.Err() == nil; {
-		now := k.stamp()
+		now := k.stampOf()
 		if now != "" && now != last {
 			if err := k.runEnrolled(ctx, now); err != nil {
 				k.Log.Error("the enrolment at the control plane cannot be used", "error", err, "hint", bailey.HintOf(err))
 			}
 		}
 		last = now
-		if k.stamp() == "" {
-			k.sweep("")
+		if k.stampOf() == "" {
+			k.sweepOthers("")
 		}
 		select {
 		case <-ctx.Done():
@@ -84,8 +84,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 }
 
 // stamp identifies the version of the enrolment's file, or is "".
-func (k *Keeper) stamp() string {
-	info, err := os.Lstat(k.Dir.file(enrolmentName))
+func (k *Keeper) stampOf() string {
+	info, err := os.Lstat(k.Dir.fileOf(enrolmentName))
 	if err != nil {
 		return ""
 	}
@@ -105,8 +105,8 @@ func (k *Keeper) runEnrolled(ctx context.Context, stamp string) error {
 			return err
 		}
 	}
-	k.sweep(e.Host)
-	dir := k.Dir.file(e.Host)
+	k.sweepOthers(e.Host)
+	dir := k.Dir.fileOf(e.Host)
 	q, err := fleet.OpenQueue(filepath.Join(dir, "events"))
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func (k *Keeper) runEnrolled(ctx context.Context, stamp string) error {
 	}
 	defer commands.Close()
 	c := &fleet.Client{Register: k.Register, Handlers: k.Handlers, Queue: q, Commands: commands, Log: k.Log,
-		Dial: func(ctx context.Context) (fleet.Stream, error) { return k.start(ctx, e.Target) }}
+		Dial: func(ctx context.Context) (fleet.Stream, error) { return k.startLink(ctx, e.Target) }}
 	if k.Receipts != nil {
 		c.Receipts = k.Receipts()
 	}
@@ -129,7 +129,7 @@ func (k *Keeper) runEnrolled(ctx context.Context, stamp string) error {
 	}
 	var work sync.WaitGroup
 	work.Go(func() { c.Run(ctx) })
-	k.follow(ctx, c, q, stamp)
+	k.followState(ctx, c, q, stamp)
 	cancel()
 	work.Wait()
 	return nil
@@ -142,14 +142,14 @@ func (k *Keeper) setQueue(q *fleet.Queue) {
 }
 
 // follow writes the state of the connection until the enrolment changes or ctx ends.
-func (k *Keeper) follow(ctx context.Context, c *fleet.Client, q *fleet.Queue, stamp string) {
+func (k *Keeper) followState(ctx context.Context, c *fleet.Client, q *fleet.Queue, stamp string) {
 	var last Status
-	for k.stamp() == stamp {
+	for k.stampOf() == stamp {
 		waiting, _ := q.Waiting()
 		now := Status{State: c.State(), Waiting: waiting, PID: os.Getpid(), Updated: time.Now().UTC()}
 		if last.State != now.State || last.Waiting != waiting || now.Updated.Sub(last.Updated) >= fleet.HeartbeatEvery {
 			last = now
-			if err := k.Dir.write(statusName, now); err != nil {
+			if err := k.Dir.writeFile(statusName, now); err != nil {
 				k.Log.Warn("the state of the connection is not written", "error", err)
 			}
 		}
@@ -161,7 +161,7 @@ func (k *Keeper) follow(ctx context.Context, c *fleet.Client, q *fleet.Queue, st
 	}
 }
 
-func (k *Keeper) start(ctx context.Context, t pipe.Target) (fleet.Stream, error) {
+func (k *Keeper) startLink(ctx context.Context, t pipe.Target) (fleet.Stream, error) {
 	if k.Start != nil {
 		return k.Start(ctx, t)
 	}
@@ -173,14 +173,14 @@ func (k *Keeper) start(ctx context.Context, t pipe.Target) (fleet.Stream, error)
 }
 
 // sweep removes what is left of other enrolments.
-func (k *Keeper) sweep(host string) {
+func (k *Keeper) sweepOthers(host string) {
 	all, err := os.ReadDir(string(k.Dir))
 	if err != nil {
 		return
 	}
 	for _, f := range all {
 		if f.Name() != host && (f.IsDir() && strings.HasPrefix(f.Name(), "h-") || host == "" && f.Name() == statusName) {
-			if err := os.RemoveAll(k.Dir.file(f.Name())); err != nil {
+			if err := os.RemoveAll(k.Dir.fileOf(f.Name())); err != nil {
 				k.Log.Warn("cannot remove what is left of an enrolment", "error", err)
 			}
 		}

@@ -58,7 +58,7 @@ func (c *Client) State() State {
 	return State{}
 }
 
-func (c *Client) change(f func(*State)) {
+func (c *Client) changeState(f func(*State)) {
 	s := c.State()
 	f(&s)
 	c.state.Store(&s)
@@ -87,7 +87,7 @@ func (c *Client) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		c.change(func(s *State) {
+		c.changeState(func(s *State) {
 			s.Connected, s.Since = false, time.Now().UTC()
 			s.Error, s.Hint = err.Error(), bailey.HintOf(err)
 		})
@@ -121,7 +121,7 @@ func (c *Client) connectOnce(ctx context.Context) error {
 	}
 	s := &session{Client: c, stream: stream, acks: make(chan *Cosigned, 1)}
 	r.Queue, r.Floor = c.Queue.ID(), c.Queue.Floor()
-	if err := s.send(&Frame{Register: &r}); err != nil && !errors.Is(err, errSend) {
+	if err := s.sendFrame(&Frame{Register: &r}); err != nil && !errors.Is(err, errSend) {
 		return endOf(ctx, err)
 	}
 	f, err := stream.Recv()
@@ -135,7 +135,7 @@ func (c *Client) connectOnce(ctx context.Context) error {
 		return endOf(ctx, err)
 	}
 	w := f.Welcome
-	c.change(func(s *State) {
+	c.changeState(func(s *State) {
 		*s = State{Connected: true, Since: time.Now().UTC(), Host: w.Host, Name: w.Name, Forked: w.Forked, Receipts: w.Receipts}
 	})
 	var work sync.WaitGroup
@@ -154,7 +154,7 @@ func (c *Client) connectOnce(ctx context.Context) error {
 		quiet.Reset(silence)
 		f, err := stream.Recv()
 		if err == nil {
-			err = s.receive(ctx, f)
+			err = s.receiveFrame(ctx, f)
 		}
 		if err != nil {
 			return endOf(ctx, err)
@@ -178,7 +178,7 @@ type session struct {
 	acks    chan *Cosigned
 }
 
-func (s *session) send(f *Frame) error {
+func (s *session) sendFrame(f *Frame) error {
 	s.sending.Lock()
 	defer s.sending.Unlock()
 	if err := s.stream.Send(f); err != nil {
@@ -197,7 +197,7 @@ func (s *session) sendHeartbeats(ctx context.Context) error {
 			return nil
 		case <-time.After(HeartbeatEvery):
 		}
-		if err := s.send(&Frame{Heartbeat: &Heartbeat{Time: time.Now()}}); err != nil {
+		if err := s.sendFrame(&Frame{Heartbeat: &Heartbeat{Time: time.Now()}}); err != nil {
 			return err
 		}
 	}
@@ -206,7 +206,7 @@ func (s *session) sendHeartbeats(ctx context.Context) error {
 func (s *session) sendResults(ctx context.Context) error {
 	for {
 		for _, r := range s.Commands.Results() {
-			if err := s.send(&Frame{Result: r}); err != nil {
+			if err := s.sendFrame(&Frame{Result: r}); err != nil {
 				return err
 			}
 		}
@@ -225,7 +225,7 @@ func (s *session) sendEvents(ctx context.Context, after uint64) error {
 			return err
 		}
 		for _, e := range events {
-			if err := s.send(&Frame{Event: &e}); err != nil {
+			if err := s.sendFrame(&Frame{Event: &e}); err != nil {
 				return err
 			}
 			after = e.Seq
@@ -254,7 +254,7 @@ func (s *session) sendReceipts(ctx context.Context, w *Welcome) error {
 			}
 			return err
 		}
-		if err := s.send(&Frame{Receipts: batch}); err != nil {
+		if err := s.sendFrame(&Frame{Receipts: batch}); err != nil {
 			return err
 		}
 		select {
@@ -262,7 +262,7 @@ func (s *session) sendReceipts(ctx context.Context, w *Welcome) error {
 			return nil
 		case c := <-s.acks:
 			from = c.Size
-			s.change(func(s *State) { s.Receipts, s.Forked = c.Size, c.Forked })
+			s.changeState(func(s *State) { s.Receipts, s.Forked = c.Size, c.Forked })
 			if c.Forked {
 				return nil
 			}
@@ -272,7 +272,7 @@ func (s *session) sendReceipts(ctx context.Context, w *Welcome) error {
 }
 
 // receive handles a frame of the server.
-func (s *session) receive(ctx context.Context, f *Frame) error {
+func (s *session) receiveFrame(ctx context.Context, f *Frame) error {
 	switch {
 	case f.Heartbeat != nil:
 		return nil
@@ -297,13 +297,13 @@ func (s *session) receive(ctx context.Context, f *Frame) error {
 func (s *session) carryOut(m *Command) error {
 	handler := s.Handlers[m.Kind]
 	if handler == nil {
-		return s.send(&Frame{Result: &Result{ID: m.ID, Error: NewFault(bailey.NotFound.Errorf("use a newer version of bailey there",
+		return s.sendFrame(&Frame{Result: &Result{ID: m.ID, Error: NewFault(bailey.NotFound.Errorf("use a newer version of bailey there",
 			"this host has no command %.80q", m.Kind))}})
 	}
 	select {
 	case s.handlers <- struct{}{}:
 	default:
-		return s.send(&Frame{Result: &Result{ID: m.ID, Error: NewFault(bailey.Unavailable.Errorf("try again later",
+		return s.sendFrame(&Frame{Result: &Result{ID: m.ID, Error: NewFault(bailey.Unavailable.Errorf("try again later",
 			"the host carries out %d commands already", MaxHandlers))}})
 	}
 	fresh, result := s.Commands.Begin(m)
@@ -312,7 +312,7 @@ func (s *session) carryOut(m *Command) error {
 		if result == nil {
 			return nil // it runs
 		}
-		return s.send(&Frame{Result: result})
+		return s.sendFrame(&Frame{Result: result})
 	}
 	s.running.Go(func() {
 		defer func() { <-s.handlers }()

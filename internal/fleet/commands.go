@@ -127,7 +127,7 @@ func (c *Commands) compactFile() error {
 }
 
 // write makes a record durable.
-func (c *Commands) write(r *commandRecord) error {
+func (c *Commands) writeRecord(r *commandRecord) error {
 	if c.broken != nil {
 		return commandsFault(c.broken, c.name)
 	}
@@ -167,7 +167,7 @@ func (c *Commands) Begin(m *Command) (fresh bool, result *Result) {
 	}
 	if err == nil {
 		r := &commandRecord{ID: m.ID, Until: m.Deadline}
-		if err = c.write(r); err == nil {
+		if err = c.writeRecord(r); err == nil {
 			c.known[m.ID] = r
 			return true, nil
 		}
@@ -194,7 +194,7 @@ func (c *Commands) Finish(result *Result) error {
 	r := *c.known[result.ID]
 	r.Result = result
 	c.known[result.ID] = &r
-	return c.write(&r)
+	return c.writeRecord(&r)
 }
 
 // Take records that the server has a result. The id stays known.
@@ -208,7 +208,7 @@ func (c *Commands) Take(id string) error {
 	r := &commandRecord{ID: id, Until: known.Until, Taken: true,
 		Result: &Result{ID: id, Error: &Fault{string(bailey.Conflict), "the command was carried out, and its result was given", ""}}}
 	c.known[id] = r
-	return c.write(r)
+	return c.writeRecord(r)
 }
 
 // Results returns the results that the server has not taken.

@@ -15,9 +15,9 @@ type fields struct {
 	err error
 }
 
-func (f *fields) text(n protowire.Number, v *string) {
+func (f *fields) textField(n protowire.Number, v *string) {
 	b := []byte(*v)
-	if f.bytes(n, &b); f.in == nil {
+	if f.bytesField(n, &b); f.in == nil {
 		return
 	}
 	if !utf8.Valid(b) {
@@ -26,7 +26,7 @@ func (f *fields) text(n protowire.Number, v *string) {
 	*v = string(b)
 }
 
-func (f *fields) bytes(n protowire.Number, v *[]byte) {
+func (f *fields) bytesField(n protowire.Number, v *[]byte) {
 	switch {
 	case f.in != nil:
 		*v = f.in[n]
@@ -35,7 +35,7 @@ func (f *fields) bytes(n protowire.Number, v *[]byte) {
 	}
 }
 
-func (f *fields) number(n protowire.Number, v *uint64) {
+func (f *fields) numberField(n protowire.Number, v *uint64) {
 	switch {
 	case f.in == nil && *v != 0:
 		f.out = protowire.AppendVarint(protowire.AppendTag(f.out, n, protowire.VarintType), *v)
@@ -50,22 +50,22 @@ func (f *fields) number(n protowire.Number, v *uint64) {
 	}
 }
 
-func (f *fields) truth(n protowire.Number, v *bool) {
+func (f *fields) truthField(n protowire.Number, v *bool) {
 	var one uint64
 	if *v {
 		one = 1
 	}
-	f.number(n, &one)
+	f.numberField(n, &one)
 	*v = one != 0
 }
 
 // moment is a time in microseconds since 1970.
-func (f *fields) moment(n protowire.Number, v *time.Time) {
+func (f *fields) momentField(n protowire.Number, v *time.Time) {
 	var micros uint64
 	if !v.IsZero() {
 		micros = uint64(v.UnixMicro())
 	}
-	f.number(n, &micros)
+	f.numberField(n, &micros)
 	if f.in != nil {
 		if *v = time.UnixMicro(int64(micros)).UTC(); micros == 0 {
 			*v = time.Time{}
@@ -74,11 +74,11 @@ func (f *fields) moment(n protowire.Number, v *time.Time) {
 }
 
 // message is a message inside of the one of f. make creates it if it is there.
-func (f *fields) message(n protowire.Number, m message, there bool, make func() message) {
+func (f *fields) messageField(n protowire.Number, m message, there bool, make func() message) {
 	switch {
 	case f.in == nil && there:
 		inner := fields{}
-		m.describe(&inner)
+		m.describeFields(&inner)
 		if inner.err != nil {
 			f.err = inner.err
 		}
@@ -91,35 +91,35 @@ func (f *fields) message(n protowire.Number, m message, there bool, make func() 
 }
 
 // message is a message of the protocol.
-type message interface{ describe(*fields) }
+type message interface{ describeFields(*fields) }
 
 // sub describes a message field of a pointer type.
-func sub[T any, P interface {
+func subMessage[T any, P interface {
 	*T
 	message
 }](f *fields, n protowire.Number, p *P) {
-	f.message(n, *p, *p != nil, func() message { *p = new(T); return *p })
+	f.messageField(n, *p, *p != nil, func() message { *p = new(T); return *p })
 }
 
-func (m *Frame) describe(f *fields) {
-	sub(f, 1, &m.Register)
-	sub(f, 2, &m.Heartbeat)
-	sub(f, 3, &m.Event)
-	sub(f, 4, &m.Receipts)
-	sub(f, 5, &m.Result)
-	sub(f, 6, &m.Welcome)
-	sub(f, 7, &m.Ack)
-	sub(f, 8, &m.Command)
-	sub(f, 9, &m.Taken)
-	sub(f, 10, &m.Cosigned)
+func (m *Frame) describeFields(f *fields) {
+	subMessage(f, 1, &m.Register)
+	subMessage(f, 2, &m.Heartbeat)
+	subMessage(f, 3, &m.Event)
+	subMessage(f, 4, &m.Receipts)
+	subMessage(f, 5, &m.Result)
+	subMessage(f, 6, &m.Welcome)
+	subMessage(f, 7, &m.Ack)
+	subMessage(f, 8, &m.Command)
+	subMessage(f, 9, &m.Taken)
+	subMessage(f, 10, &m.Cosigned)
 }
 
-func (m *Register) describe(f *fields) {
+func (m *Register) describeFields(f *fields) {
 	var text []byte
 	if f.in == nil {
 		text, f.err = json.Marshal(m)
 	}
-	f.bytes(1, &text)
+	f.bytesField(1, &text)
 	if f.in == nil {
 		return
 	}
@@ -128,61 +128,61 @@ func (m *Register) describe(f *fields) {
 	}
 }
 
-func (m *Heartbeat) describe(f *fields) { f.moment(1, &m.Time) }
+func (m *Heartbeat) describeFields(f *fields) { f.momentField(1, &m.Time) }
 
-func (m *Event) describe(f *fields) {
-	f.number(1, &m.Seq)
-	f.text(2, &m.Kind)
-	f.bytes(3, &m.Body)
+func (m *Event) describeFields(f *fields) {
+	f.numberField(1, &m.Seq)
+	f.textField(2, &m.Kind)
+	f.bytesField(3, &m.Body)
 }
 
-func (m *Receipts) describe(f *fields) {
-	f.number(1, &m.From)
-	f.bytes(2, &m.Lines)
-	f.bytes(3, &m.Checkpoint)
+func (m *Receipts) describeFields(f *fields) {
+	f.numberField(1, &m.From)
+	f.bytesField(2, &m.Lines)
+	f.bytesField(3, &m.Checkpoint)
 }
 
-func (m *Result) describe(f *fields) {
-	f.text(1, &m.ID)
-	f.bytes(2, &m.Body)
-	sub(f, 3, &m.Error)
+func (m *Result) describeFields(f *fields) {
+	f.textField(1, &m.ID)
+	f.bytesField(2, &m.Body)
+	subMessage(f, 3, &m.Error)
 }
 
-func (m *Fault) describe(f *fields) {
-	f.text(1, &m.Kind)
-	f.text(2, &m.Message)
-	f.text(3, &m.Hint)
+func (m *Fault) describeFields(f *fields) {
+	f.textField(1, &m.Kind)
+	f.textField(2, &m.Message)
+	f.textField(3, &m.Hint)
 }
 
-func (m *Welcome) describe(f *fields) {
-	f.text(1, &m.Host)
-	f.text(2, &m.Name)
-	f.number(3, &m.Acked)
-	f.number(4, &m.Receipts)
-	f.truth(5, &m.Forked)
+func (m *Welcome) describeFields(f *fields) {
+	f.textField(1, &m.Host)
+	f.textField(2, &m.Name)
+	f.numberField(3, &m.Acked)
+	f.numberField(4, &m.Receipts)
+	f.truthField(5, &m.Forked)
 }
 
-func (m *Ack) describe(f *fields) { f.number(1, &m.Seq) }
+func (m *Ack) describeFields(f *fields) { f.numberField(1, &m.Seq) }
 
-func (m *Command) describe(f *fields) {
-	f.text(1, &m.ID)
-	f.text(2, &m.Kind)
-	f.bytes(3, &m.Body)
-	f.moment(4, &m.Deadline)
+func (m *Command) describeFields(f *fields) {
+	f.textField(1, &m.ID)
+	f.textField(2, &m.Kind)
+	f.bytesField(3, &m.Body)
+	f.momentField(4, &m.Deadline)
 }
 
-func (m *Taken) describe(f *fields) { f.text(1, &m.ID) }
+func (m *Taken) describeFields(f *fields) { f.textField(1, &m.ID) }
 
-func (m *Cosigned) describe(f *fields) {
-	f.number(1, &m.Size)
-	f.bytes(2, &m.Line)
-	f.truth(3, &m.Forked)
+func (m *Cosigned) describeFields(f *fields) {
+	f.numberField(1, &m.Size)
+	f.bytesField(2, &m.Line)
+	f.truthField(3, &m.Forked)
 }
 
 // Encode returns a frame as it goes over the wire.
 func Encode(m *Frame) ([]byte, error) {
 	var f fields
-	m.describe(&f)
+	m.describeFields(&f)
 	if f.err == nil && len(f.out) > MaxFrame {
 		f.err = invalidFrame("the frame has %d bytes, at most %d are allowed", len(f.out), MaxFrame)
 	}
@@ -198,7 +198,7 @@ func Decode(data []byte) (*Frame, error) {
 	if err := decodeMessage(data, m); err != nil {
 		return nil, err
 	}
-	return m, m.check()
+	return m, m.checkForm()
 }
 
 // decodeMessage ignores fields that it does not know: a newer version of the other side may send them.
@@ -221,12 +221,12 @@ func decodeMessage(data []byte, m message) error {
 		}
 		data = data[size:]
 	}
-	m.describe(&f)
+	m.describeFields(&f)
 	return f.err
 }
 
 // check validates what both sides must not send.
-func (m *Frame) check() error {
+func (m *Frame) checkForm() error {
 	set := 0
 	for _, there := range []bool{m.Register != nil, m.Heartbeat != nil, m.Event != nil, m.Receipts != nil,
 		m.Result != nil, m.Welcome != nil, m.Ack != nil, m.Command != nil, m.Taken != nil, m.Cosigned != nil} {

@@ -81,20 +81,20 @@ func (l *lineSource) Next(ctx context.Context, from uint64) (*fleet.Receipts, er
 			return &fleet.Receipts{From: size, Checkpoint: signed}, err
 		}
 		if size > from {
-			if err := l.sign(ctx); err != nil {
+			if err := l.signUpTo(ctx); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		if err := pause(ctx, lookForLines); err != nil {
+		if err := pauseFor(ctx, lookForLines); err != nil {
 			return nil, err
 		}
 	}
-	return l.collect(ctx, from)
+	return l.collectLines(ctx, from)
 }
 
 // sign signs a checkpoint. The notary reads the whole ledger for it, so signing may take a twentieth of the time.
-func (l *lineSource) sign(ctx context.Context) error {
+func (l *lineSource) signUpTo(ctx context.Context) error {
 	begun := time.Now()
 	signed, err := l.notary.Sign(ctx)
 	if err != nil {
@@ -104,10 +104,10 @@ func (l *lineSource) sign(ctx context.Context) error {
 	if l.upTo, err = audit.ReadCheckpoint(signed); err != nil {
 		return err
 	}
-	return pause(ctx, 20*time.Since(begun))
+	return pauseFor(ctx, 20*time.Since(begun))
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+func pauseFor(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -117,7 +117,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // collect returns a batch of lines. The one with the last line up to the checkpoint has the checkpoint.
-func (l *lineSource) collect(ctx context.Context, from uint64) (*fleet.Receipts, error) {
+func (l *lineSource) collectLines(ctx context.Context, from uint64) (*fleet.Receipts, error) {
 	if l.last.Seq != from {
 		l.last = ledger.Place{} // after a reconnection: read from the beginning
 	}

@@ -82,7 +82,7 @@ func readMessage(r io.Reader) (kind byte, data []byte, err error) {
 // connection ends, the last message of out says why.
 func Relay(in io.Reader, out io.Writer, dial func(Target) (fleet.Stream, error)) {
 	r := bufio.NewReader(in)
-	err := relay(r, out, dial)
+	err := relayFrames(r, out, dial)
 	if err == nil {
 		return
 	}
@@ -91,7 +91,7 @@ func Relay(in io.Reader, out io.Writer, dial func(Target) (fleet.Stream, error))
 	}
 }
 
-func relay(r io.Reader, out io.Writer, dial func(Target) (fleet.Stream, error)) error {
+func relayFrames(r io.Reader, out io.Writer, dial func(Target) (fleet.Stream, error)) error {
 	_, text, err := readMessage(r)
 	var t Target
 	if err == nil {
@@ -105,13 +105,13 @@ func relay(r io.Reader, out io.Writer, dial func(Target) (fleet.Stream, error)) 
 		return err
 	}
 	ended := make(chan error, 2)
-	go func() { ended <- up(r, stream) }()
-	go func() { ended <- down(stream, out) }()
+	go func() { ended <- relayUp(r, stream) }()
+	go func() { ended <- relayDown(stream, out) }()
 	return <-ended
 }
 
 // up passes frames to the control plane. If the gateway has ended, there is nobody to tell.
-func up(r io.Reader, stream fleet.Stream) error {
+func relayUp(r io.Reader, stream fleet.Stream) error {
 	for {
 		_, data, err := readMessage(r)
 		if err != nil {
@@ -127,7 +127,7 @@ func up(r io.Reader, stream fleet.Stream) error {
 	}
 }
 
-func down(stream fleet.Stream, out io.Writer) error {
+func relayDown(stream fleet.Stream, out io.Writer) error {
 	for {
 		f, err := stream.Recv()
 		if err == io.EOF {
