@@ -22,6 +22,10 @@ import (
 // speaksOtherwise contains the commands whose standard output is not JSON, even with --json, or that no script can run,
 // each with the reason.
 var speaksOtherwise = map[string]string{
+	"team approvals list":    "needs a control plane: TestTeamDocument runs it with --json",
+	"team approvals show":    "needs a control plane: TestTeamDocument runs it",
+	"team approvals approve": "needs a control plane: TestTeamDocument runs it",
+	"team approvals deny":    "needs a control plane with an admin",
 	"approvals serve":   "it serves until it is ended; approve-page.txtar has the line with which it begins",
 	"completion":        "cobra's own: a script for a shell",
 	"gateway":           "it serves until it is ended, and prints nothing",

@@ -100,7 +100,7 @@ type teamQuestions struct {
 
 func (a *App) listTeamQuestions(ctx context.Context, s *teamServer) error {
 	var l teamQuestions
-	if err := s.request(ctx, "GET", "approvals?state=open", nil, &l); err != nil {
+	if err := s.sendRequest(ctx, "GET", "approvals?state=open", nil, &l); err != nil {
 		return err
 	}
 	return PrintAnswer(a, l, func(w io.Writer, l teamQuestions) {
@@ -119,7 +119,7 @@ func (a *App) listTeamQuestions(ctx context.Context, s *teamServer) error {
 // able to show another call than the one that is signed.
 func (s *teamServer) questionOf(ctx context.Context, id string) (q apitype.OpenQuestion, state string, err error) {
 	var got teamQuestion
-	if err := s.request(ctx, "GET", "approvals/"+url.PathEscape(id), nil, &got); err != nil {
+	if err := s.sendRequest(ctx, "GET", "approvals/"+url.PathEscape(id), nil, &got); err != nil {
 		return q, "", err
 	}
 	parsed, err := approvaltext.Parse(got.Text)
@@ -159,7 +159,7 @@ type teamAnswer struct {
 
 func (a *App) answerTeamQuestion(ctx context.Context, s *teamServer, id string, answer teamAnswer) error {
 	out := answerResult{ID: bailey.ApprovalID(id), waited: true}
-	if err := s.request(ctx, "POST", "approvals/"+url.PathEscape(id)+"/answer", answer, &out.Tally); err != nil {
+	if err := s.sendRequest(ctx, "POST", "approvals/"+url.PathEscape(id)+"/answer", answer, &out.Tally); err != nil {
 		return err
 	}
 	return a.printAnswer(out)
@@ -168,9 +168,9 @@ func (a *App) answerTeamQuestion(ctx context.Context, s *teamServer, id string, 
 // maxTeamAnswer limits what a control plane may answer, in bytes.
 const maxTeamAnswer = 16 << 20
 
-// request sends a request about the organisation of the token.
-func (s *teamServer) request(ctx context.Context, method, path string, body, into any) error {
-	base, token, err := s.open()
+// sendRequest sends a request about the organisation of the token.
+func (s *teamServer) sendRequest(ctx context.Context, method, path string, body, into any) error {
+	base, token, err := s.openToken()
 	if err != nil {
 		return err
 	}
@@ -186,8 +186,8 @@ func (s *teamServer) request(ctx context.Context, method, path string, body, int
 	return sendJSON(ctx, token, method, base+"/api/v1/organisations/"+url.PathEscape(mine.Items[0].ID)+"/"+path, body, into)
 }
 
-// open returns the URL and the token. The token must not cross a network in clear, nor be readable for other users.
-func (s *teamServer) open() (base, token string, err error) {
+// openToken returns the URL and the token. The token must not cross a network in clear, nor be readable for other users.
+func (s *teamServer) openToken() (base, token string, err error) {
 	u, err := url.Parse(s.url)
 	if s.url == "" || err != nil || u.Host == "" || u.User != nil {
 		return "", "", bailey.Invalid.New("the URL of the control plane is missing or malformed",

@@ -35,7 +35,7 @@ func (s *Server) decisionRoutes() {
 	s.Hosts.OnEvent(fleet.ApprovalDecided, s.storeDecision)
 	s.Hosts.OnEvent(fleet.BundleState, s.storeBundleState)
 	for _, kind := range []string{fleet.ApprovalAsked, fleet.ApprovalDecided} {
-		s.Hosts.AfterEvent(kind, func(_ context.Context, h store.Host, _ fleet.Event) { s.news.announce(h.Organisation) })
+		s.Hosts.AfterEvent(kind, func(_ context.Context, h store.Host, _ fleet.Event) { s.news.announceChange(h.Organisation) })
 	}
 	s.Hosts.OnConnect(func(ctx context.Context, h store.Host) {
 		if h.Kind == store.Gateway {
@@ -52,7 +52,7 @@ type announcer struct {
 	version map[string]int64
 }
 
-func (a *announcer) announce(organisation string) {
+func (a *announcer) announceChange(organisation string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if c := a.changed[organisation]; c != nil {
@@ -65,8 +65,8 @@ func (a *announcer) announce(organisation string) {
 	a.version[organisation] = max(a.version[organisation]+1, time.Now().UnixMicro())
 }
 
-// watch returns the version of the questions, and a channel that is closed when it changes.
-func (a *announcer) watch(organisation string) (int64, <-chan struct{}) {
+// watchChanges returns the version of the questions, and a channel that is closed when it changes.
+func (a *announcer) watchChanges(organisation string) (int64, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.changed == nil {
@@ -166,14 +166,14 @@ func (s *Server) listApprovals(ctx context.Context, _ *Caller, in *struct {
 	State string `query:"state" enum:"open,granted,denied,expired" doc:"only those; default: all"`
 	Since int64  `query:"since" doc:"wait up to 25 s until there is another version"`
 }) (*output[approvalList], error) {
-	version, changed := s.news.watch(in.Organisation)
+	version, changed := s.news.watchChanges(in.Organisation)
 	if in.Since != 0 && in.Since == version {
 		select {
 		case <-changed:
 		case <-time.After(waitForNews):
 		case <-ctx.Done():
 		}
-		version, _ = s.news.watch(in.Organisation)
+		version, _ = s.news.watchChanges(in.Organisation)
 	}
 	all, err := s.Store.Questions(ctx, in.Organisation, in.State)
 	if err != nil {

@@ -97,8 +97,8 @@ type gateway struct {
 	stop  func()
 }
 
-// connect connects a gateway until stop is called or the test ends.
-func (f *fixture) connect(t *testing.T, h store.Host, dir string, handlers fleet.Handlers) *gateway {
+// connectGateway connects a gateway until stop is called or the test ends.
+func (f *fixture) connectGateway(t *testing.T, h store.Host, dir string, handlers fleet.Handlers) *gateway {
 	t.Helper()
 	q, err := fleet.OpenQueue(dir)
 	if err != nil {
@@ -166,7 +166,7 @@ func TestApprovals(t *testing.T) {
 	member := owner.join(shop, "member@example.com", "member")
 	base := "/api/v1/organisations/" + shop + "/approvals"
 	got := make(chan fleet.Answer, 1)
-	g := f.connect(t, owner.addGateway(shop, "laptop"), t.TempDir(), fleet.Handlers{
+	g := f.connectGateway(t, owner.addGateway(shop, "laptop"), t.TempDir(), fleet.Handlers{
 		fleet.ApprovalAnswer: func(_ context.Context, body []byte) ([]byte, error) {
 			var a fleet.Answer
 			err := json.Unmarshal(body, &a)
@@ -224,8 +224,8 @@ func TestAttackQuestions(t *testing.T) {
 	f := startServer(t)
 	owner, shop := f.setUp(t)
 	base := "/api/v1/organisations/" + shop + "/approvals"
-	one := f.connect(t, owner.addGateway(shop, "one"), t.TempDir(), nil)
-	two := f.connect(t, owner.addGateway(shop, "two"), t.TempDir(), nil)
+	one := f.connectGateway(t, owner.addGateway(shop, "one"), t.TempDir(), nil)
+	two := f.connectGateway(t, owner.addGateway(shop, "two"), t.TempDir(), nil)
 	one.tell(t, fleet.ApprovalAsked, asked("a-one", "one", f.Now()))
 	f.until(t, "the question is listed", func() bool { return len(want[approvals](owner, "GET", base, nil).Items) == 1 })
 	other := asked("a-other", "shown", f.Now())
@@ -305,8 +305,8 @@ func TestStops(t *testing.T) {
 	var one, two ordered
 	a, b := owner.addGateway(shop, "one"), owner.addGateway(shop, "two")
 	dir := t.TempDir()
-	first := f.connect(t, a, dir, one.handlers())
-	f.connect(t, b, t.TempDir(), two.handlers())
+	first := f.connectGateway(t, a, dir, one.handlers())
+	f.connectGateway(t, b, t.TempDir(), two.handlers())
 	want[item](owner, "POST", base, object{"agent": "coder", "reason": "agent"})
 	host := want[item](owner, "POST", base, object{"host": a.ID, "reason": "host"})
 	f.until(t, "both have their orders", func() bool {
@@ -316,7 +316,7 @@ func TestStops(t *testing.T) {
 	f.until(t, "the gateway has left", func() bool { return !f.Hosts.Connected(a.ID) })
 	want[item](owner, "POST", base, object{"reason": "all"})
 	want[object](owner, "DELETE", base+"/"+host.ID, nil)
-	f.connect(t, a, dir, one.handlers())
+	f.connectGateway(t, a, dir, one.handlers())
 	f.until(t, "the gateway that was away has its orders", func() bool {
 		return one.reasons() == "coder:agent :all " && two.reasons() == "coder:agent :all "
 	})
@@ -337,7 +337,7 @@ func TestBundles(t *testing.T) {
 	base := "/api/v1/organisations/" + shop + "/bundles"
 	got := make(chan fleet.Bundle, 10)
 	h := owner.addGateway(shop, "one")
-	g := f.connect(t, h, t.TempDir(), fleet.Handlers{fleet.BundleOffer: func(_ context.Context, body []byte) ([]byte, error) {
+	g := f.connectGateway(t, h, t.TempDir(), fleet.Handlers{fleet.BundleOffer: func(_ context.Context, body []byte) ([]byte, error) {
 		var b fleet.Bundle
 		err := json.Unmarshal(body, &b)
 		got <- b

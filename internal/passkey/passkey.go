@@ -69,7 +69,7 @@ func (k Key) Fingerprint() string {
 
 // Line returns the line that ParseKey reads.
 func (k Key) Line() string {
-	return strings.Join([]string{Prefix, k.origin, encode(k.id), encode(k.spki)}, " ")
+	return strings.Join([]string{Prefix, k.origin, encodeText(k.id), encodeText(k.spki)}, " ")
 }
 
 // Limits, in bytes.
@@ -85,24 +85,24 @@ const (
 
 // NewKey returns the passkey with a credential's id and public key, for pages of an origin.
 func NewKey(name, origin string, id, spki []byte) (Key, error) {
-	return ParseKey(name, strings.Join([]string{Prefix, origin, encode(id), encode(spki)}, " "))
+	return ParseKey(name, strings.Join([]string{Prefix, origin, encodeText(id), encodeText(spki)}, " "))
 }
 
 // ParseKey reads the line of an accepted passkey. Each passkey has one line.
 func ParseKey(name, line string) (k Key, err error) {
 	words := strings.Split(line, " ")
 	if len(words) != 4 || words[0] != Prefix {
-		return k, invalid("a passkey is a line of four words: passkey ORIGIN CREDENTIAL KEY")
+		return k, invalidAnswer("a passkey is a line of four words: passkey ORIGIN CREDENTIAL KEY")
 	}
 	k.Name, k.origin = name, words[1]
 	if k.host, err = relyingParty(k.origin); err != nil {
 		return k, err
 	}
-	if k.id, err = decode(words[2], maxID); err != nil || len(k.id) < 16 {
-		return k, invalid("the credential of a passkey is base64url of 16 to 1023 bytes")
+	if k.id, err = decodeText(words[2], maxID); err != nil || len(k.id) < 16 {
+		return k, invalidAnswer("the credential of a passkey is base64url of 16 to 1023 bytes")
 	}
-	if k.spki, err = decode(words[3], maxKey); err != nil {
-		return k, invalid("the key of a passkey is base64url of a public key")
+	if k.spki, err = decodeText(words[3], maxKey); err != nil {
+		return k, invalidAnswer("the key of a passkey is base64url of a public key")
 	}
 	k.public, err = parsePublic(k.spki)
 	return k, err
@@ -113,7 +113,7 @@ func relyingParty(origin string) (string, error) {
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" || u.Scheme+"://"+u.Host != origin || strings.ToLower(origin) != origin ||
 		u.Scheme != "https" && (u.Scheme != "http" || u.Hostname() != "localhost") {
-		return "", invalid("the origin of a passkey is https:// and a host in lower case, without a path")
+		return "", invalidAnswer("the origin of a passkey is https:// and a host in lower case, without a path")
 	}
 	return u.Hostname(), nil
 }
@@ -121,10 +121,10 @@ func relyingParty(origin string) (string, error) {
 func parsePublic(spki []byte) (crypto.PublicKey, error) {
 	public, err := x509.ParsePKIXPublicKey(spki)
 	if err != nil {
-		return nil, invalid("the key of a passkey is not a SubjectPublicKeyInfo")
+		return nil, invalidAnswer("the key of a passkey is not a SubjectPublicKeyInfo")
 	}
 	if again, err := x509.MarshalPKIXPublicKey(public); err != nil || !bytes.Equal(again, spki) {
-		return nil, invalid("the key of a passkey is not in its one encoding")
+		return nil, invalidAnswer("the key of a passkey is not in its one encoding")
 	}
 	switch k := public.(type) {
 	case *ecdsa.PublicKey:
@@ -138,7 +138,7 @@ func parsePublic(spki []byte) (crypto.PublicKey, error) {
 			return k, nil
 		}
 	}
-	return nil, invalid("the key of a passkey is ECDSA with P-256, Ed25519, or RSA of 2048 to 4096 bits")
+	return nil, invalidAnswer("the key of a passkey is ECDSA with P-256, Ed25519, or RSA of 2048 to 4096 bits")
 }
 
 // Signer identifies the passkey that signed, and its owner.
@@ -160,7 +160,7 @@ type answer struct {
 
 // Answer writes an answer from the parts that a browser returns.
 func Answer(credential, data, client, signature []byte) string {
-	text, _ := json.Marshal(answer{encode(credential), encode(data), encode(client), encode(signature)})
+	text, _ := json.Marshal(answer{encodeText(credential), encodeText(data), encodeText(client), encodeText(signature)})
 	return string(text)
 }
 
@@ -174,7 +174,7 @@ type client struct {
 // package json would also accept another case.
 func readClient(said []byte) (c client, err error) {
 	if err := strictjson.Check(said, 8); err != nil {
-		return c, invalid("the client data of the passkey is not JSON")
+		return c, invalidAnswer("the client data of the passkey is not JSON")
 	}
 	members, ok := strictjson.Members(said)
 	for _, m := range members {
@@ -192,7 +192,7 @@ func readClient(said []byte) (c client, err error) {
 		}
 	}
 	if err != nil || !ok {
-		return c, invalid("the client data of the passkey cannot be read")
+		return c, invalidAnswer("the client data of the passkey cannot be read")
 	}
 	return c, nil
 }
@@ -217,7 +217,7 @@ func Verify(text []byte, signature string, keys []Key) (s Signer, err error) {
 	}
 	key := findKey(keys, id)
 	if key == nil {
-		return s, denied("the answer is by a passkey that is not among those accepted",
+		return s, deniedAnswer("the answer is by a passkey that is not among those accepted",
 			"answer with a passkey of the list of approvers, or have this one added to it on the gateway's machine")
 	}
 	if err := key.checkClient(said, text); err != nil {
@@ -229,7 +229,7 @@ func Verify(text []byte, signature string, keys []Key) (s Signer, err error) {
 	}
 	sum := sha256.Sum256(said)
 	if !key.verifySignature(append(bytes.Clone(data), sum[:]...), sig) {
-		return s, denied("the signature of the passkey is not valid", "answer again")
+		return s, deniedAnswer("the signature of the passkey is not valid", "answer again")
 	}
 	return Signer{Name: key.Name, Key: key.Fingerprint(), Counter: counter, Synced: synced}, nil
 }
@@ -247,13 +247,13 @@ func CheckCounter(last, now uint32) error {
 func parseAnswer(signature string) (id, data, said, sig []byte, err error) {
 	var a answer
 	if len(signature) > maxAnswer {
-		return nil, nil, nil, nil, invalid("the answer of a passkey has at most 8192 bytes")
+		return nil, nil, nil, nil, invalidAnswer("the answer of a passkey has at most 8192 bytes")
 	}
 	if err := json.Unmarshal([]byte(signature), &a); err != nil {
-		return nil, nil, nil, nil, invalid("the answer is not one of a passkey")
+		return nil, nil, nil, nil, invalidAnswer("the answer is not one of a passkey")
 	}
 	if again, err := json.Marshal(a); err != nil || string(again) != signature {
-		return nil, nil, nil, nil, invalid("the answer of the passkey is not in its one form")
+		return nil, nil, nil, nil, invalidAnswer("the answer of the passkey is not in its one form")
 	}
 	for _, part := range []struct {
 		to   *[]byte
@@ -261,8 +261,8 @@ func parseAnswer(signature string) (id, data, said, sig []byte, err error) {
 		most int
 	}{{&id, a.Credential, maxID}, {&data, a.Data, dataLength + maxExtension}, {&said, a.Client, maxAnswer},
 		{&sig, a.Signature, maxRSA / 8}} {
-		if *part.to, err = decode(part.text, part.most); err != nil || len(*part.to) == 0 {
-			return nil, nil, nil, nil, invalid("a part of the answer of the passkey is missing, too long, or not base64url")
+		if *part.to, err = decodeText(part.text, part.most); err != nil || len(*part.to) == 0 {
+			return nil, nil, nil, nil, invalidAnswer("a part of the answer of the passkey is missing, too long, or not base64url")
 		}
 	}
 	return id, data, said, sig, nil
@@ -286,14 +286,14 @@ func (k *Key) checkClient(said, text []byte) error {
 	sum := sha256.Sum256(text)
 	switch {
 	case c.kind != "webauthn.get":
-		return denied(fmt.Sprintf("the passkey made %.40q, not an answer", c.kind), "answer again")
-	case subtle.ConstantTimeCompare([]byte(c.challenge), []byte(encode(sum[:]))) != 1:
-		return denied("the passkey answered another text", "show the question again, and answer what is shown")
+		return deniedAnswer(fmt.Sprintf("the passkey made %.40q, not an answer", c.kind), "answer again")
+	case subtle.ConstantTimeCompare([]byte(c.challenge), []byte(encodeText(sum[:]))) != 1:
+		return deniedAnswer("the passkey answered another text", "show the question again, and answer what is shown")
 	case c.origin != k.origin:
-		return denied(fmt.Sprintf("the passkey was used on pages of %.100q, and is accepted for %s", c.origin, k.origin),
+		return deniedAnswer(fmt.Sprintf("the passkey was used on pages of %.100q, and is accepted for %s", c.origin, k.origin),
 			"answer on the pages for which it is accepted")
 	case c.foreign:
-		return denied("the passkey was used inside a page of another origin", "open the pages of "+k.origin)
+		return deniedAnswer("the passkey was used inside a page of another origin", "open the pages of "+k.origin)
 	}
 	return nil
 }
@@ -301,20 +301,20 @@ func (k *Key) checkClient(said, text []byte) error {
 // checkData compares what the authenticator states.
 func (k *Key) checkData(data []byte) (counter uint32, synced bool, err error) {
 	if len(data) < dataLength {
-		return 0, false, invalid("the authenticator data of the passkey is too short")
+		return 0, false, invalidAnswer("the authenticator data of the passkey is too short")
 	}
 	flags := data[sha256.Size]
 	party := sha256.Sum256([]byte(k.host))
 	switch {
 	case !bytes.Equal(data[:sha256.Size], party[:]):
-		return 0, false, denied("the passkey signed for another host than "+k.host, "open the pages of "+k.origin)
+		return 0, false, deniedAnswer("the passkey signed for another host than "+k.host, "open the pages of "+k.origin)
 	case flags&present == 0:
-		return 0, false, denied("the passkey signed without a person being present", "answer again, and touch it")
+		return 0, false, deniedAnswer("the passkey signed without a person being present", "answer again, and touch it")
 	case flags&verified == 0:
-		return 0, false, denied("the passkey did not verify its person",
+		return 0, false, deniedAnswer("the passkey did not verify its person",
 			"use an authenticator that asks for a PIN, a finger or a face")
 	case flags&attested != 0, (flags&extensions != 0) != (len(data) > dataLength), flags&backedUp != 0 && flags&eligible == 0:
-		return 0, false, invalid("the flags of the authenticator data do not fit together")
+		return 0, false, invalidAnswer("the flags of the authenticator data do not fit together")
 	}
 	return binary.BigEndian.Uint32(data[sha256.Size+1:]), flags&eligible != 0, nil
 }
@@ -332,21 +332,21 @@ func (k *Key) verifySignature(data, sig []byte) bool {
 	return false
 }
 
-func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+func encodeText(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// decode reads base64url in its one encoding.
-func decode(text string, most int) ([]byte, error) {
+// decodeText reads base64url in its one encoding.
+func decodeText(text string, most int) ([]byte, error) {
 	if len(text) > base64.RawURLEncoding.EncodedLen(most) {
-		return nil, invalid("too long")
+		return nil, invalidAnswer("too long")
 	}
 	if strings.ContainsAny(text, "\r\n") {
-		return nil, invalid("a line break in base64")
+		return nil, invalidAnswer("a line break in base64")
 	}
 	return base64.RawURLEncoding.Strict().DecodeString(text)
 }
 
-func invalid(message string) error {
+func invalidAnswer(message string) error {
 	return bailey.Invalid.New(message, "see docs/approvals.md for passkeys")
 }
 
-func denied(message, hint string) error { return bailey.Denied.New(message, hint) }
+func deniedAnswer(message, hint string) error { return bailey.Denied.New(message, hint) }

@@ -39,9 +39,9 @@ func (s *Server) reportQuestions() {
 	}
 }
 
-// report keeps an event for the control plane. A question waits for its answer on this machine, too, so an event that
+// reportEvent keeps an event for the control plane. A question waits for its answer on this machine, too, so an event that
 // cannot be kept is no reason to refuse a call.
-func (s *Server) report(kind string, body any) {
+func (s *Server) reportEvent(kind string, body any) {
 	if s.reports == nil {
 		return
 	}
@@ -57,7 +57,7 @@ func (s *Server) tellQuestion(kind string, q bailey.Question, reason string) {
 		s.reportQuestion(q)
 		return
 	}
-	s.report(fleet.ApprovalDecided, fleet.Decided{ID: q.ID, Granted: approve.IsGrant(reason), Reason: reason})
+	s.reportEvent(fleet.ApprovalDecided, fleet.Decided{ID: q.ID, Granted: approve.IsGrant(reason), Reason: reason})
 }
 
 func (s *Server) reportQuestion(q bailey.Question) {
@@ -68,7 +68,7 @@ func (s *Server) reportQuestion(q bailey.Question) {
 	for _, r := range q.Rules {
 		a.Rules = append(a.Rules, fleet.AskedRule{ID: string(r.ID), Reason: r.Reason})
 	}
-	s.report(fleet.ApprovalAsked, a)
+	s.reportEvent(fleet.ApprovalAsked, a)
 }
 
 // fleetHandlers returns the handlers of the commands of the control plane.
@@ -149,7 +149,7 @@ func (s *Server) takeBundle(ctx context.Context, b fleet.Bundle) (fleet.BundleRe
 		r.Fault, r.Hint = err.Error(), bailey.HintOf(err)
 	}
 	s.endPolicyGrants(ctx, before)
-	s.report(fleet.BundleState, r)
+	s.reportEvent(fleet.BundleState, r)
 	return r, nil
 }
 
