@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"bailey"
+	"bailey/internal/passkey"
 )
 
 // Given is an answer as it arrives.
@@ -14,7 +15,7 @@ type Given struct {
 	Digest    string // of the answered text
 	Grant     bool
 	Reason    string // of a denial
-	Signature string // SSHSIG over the text, armoured; "" if unsigned
+	Signature string // SSHSIG over the text, armoured, or the answer of a passkey; "" if unsigned
 	Person    string // the person, as the front end knows them
 	Operator  string // how operator rights were established, for example by a terminal
 }
@@ -25,6 +26,8 @@ type Approver struct {
 	Level bailey.Level
 	Key   string // fingerprint
 	Roles []string
+	// Counter is how often a passkey has signed, 0 if it does not count. It must grow from answer to answer.
+	Counter uint32
 }
 
 // Tally is the state of a question after an answer.
@@ -59,7 +62,23 @@ func (u *Queue) Answer(ctx context.Context, g Given) (Tally, error) {
 		return Tally{}, bailey.Conflict.Errorf("ask another approver to answer",
 			"%s has answered %s already", by.Name, g.Question)
 	}
+	if err := u.advanceCounter(by); err != nil {
+		return Tally{}, err
+	}
 	return u.grantQuestion(ctx, e, g, by)
+}
+
+// advanceCounter refuses an answer of a passkey whose counter does not follow that of its last answer.
+func (u *Queue) advanceCounter(by Approver) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err := passkey.CheckCounter(u.counters[by.Key], by.Counter); err != nil {
+		return err
+	}
+	if by.Counter > 0 {
+		u.counters[by.Key] = by.Counter
+	}
+	return nil
 }
 
 // findOpen returns a question that has not ended.
@@ -149,7 +168,7 @@ func (u *Queue) grantQuestion(ctx context.Context, e *entry, g Given, by Approve
 	event := e.newEvent(g, by)
 	event.At, event.Settled = u.c.Now(), len(t.Names) >= t.Count
 	if event.Settled {
-		event.Reason = "granted by " + strings.Join(t.Names, ", ")
+		event.Reason = grantedBy + strings.Join(t.Names, ", ")
 	}
 	if err := u.recordAnswer(ctx, e, event); err != nil {
 		return Tally{}, err
@@ -157,6 +176,12 @@ func (u *Queue) grantQuestion(ctx context.Context, e *entry, g Given, by Approve
 	t.Settled, t.Granted = event.Settled, event.Settled
 	return t, nil
 }
+
+// grantedBy begins the reason of a question that was granted. Reasons with words of others begin in another way.
+const grantedBy = "granted by "
+
+// IsGrant reports whether the reason that Config.Tell gets for the end of a question is that of a grant.
+func IsGrant(reason string) bool { return strings.HasPrefix(reason, grantedBy) }
 
 // recordAnswer records a granting answer, then counts it. If it settles the question, the call can continue.
 func (u *Queue) recordAnswer(ctx context.Context, e *entry, event Event) error {
@@ -218,7 +243,7 @@ func (u *Queue) denyQuestion(e *entry, g Given) (Tally, error) {
 
 func (e *entry) newEvent(g Given, by Approver) Event {
 	return Event{ID: e.q.ID, Receipt: e.q.Receipt, Granted: g.Grant, Digest: e.q.Digest, Name: by.Name, Level: by.Level,
-		Key: by.Key, Roles: by.Roles,
+		Key: by.Key, Roles: by.Roles, Counter: by.Counter,
 		Signature: g.Signature, Operator: g.Operator}
 }
 

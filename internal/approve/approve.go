@@ -84,8 +84,9 @@ type Queue struct {
 	drafts map[bailey.GrantID]draft
 	// answered are the answers that hold for a session, by rule. They exist only in memory, as sessions do.
 	answered map[sessionRule]sessionAnswer
-	stays    int           // waiting callers
-	ended    chan struct{} // closed by Close
+	counters map[string]uint32 // of passkeys, by fingerprint, at their last answers
+	stays    int               // waiting callers
+	ended    chan struct{}     // closed by Close
 }
 
 // entry is one question.
@@ -131,7 +132,7 @@ func New(c Config) *Queue {
 		c: c, wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		live: map[bailey.ApprovalID]*entry{}, about: map[string]*entry{}, denied: map[string]Denial{},
 		grants: map[bailey.GrantID]Standing{}, drafts: map[bailey.GrantID]draft{},
-		answered: map[sessionRule]sessionAnswer{},
+		answered: map[sessionRule]sessionAnswer{}, counters: map[string]uint32{},
 	}
 	u.restoreState(c.Past)
 	u.again = slices.Collect(maps.Keys(u.live))
@@ -356,7 +357,7 @@ func (u *Queue) recordQuestion(ctx context.Context, e *entry) error {
 	defer e.turn.Unlock()
 	err := u.c.Note(context.WithoutCancel(ctx), QuestionEvent, e.q)
 	if err == nil {
-		defer u.c.Tell(opened, cloneQuestion(e.q), "") // after mu is unlocked
+		defer u.c.Tell(Opened, cloneQuestion(e.q), "") // after mu is unlocked
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()

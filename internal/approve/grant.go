@@ -109,6 +109,9 @@ func (u *Queue) recordStanding(ctx context.Context, id bailey.GrantID, g Given) 
 	if err != nil {
 		return Standing{}, err
 	}
+	if err := u.advanceCounter(by); err != nil {
+		return Standing{}, err
+	}
 	s := Standing{ID: id, Question: d.question, Text: d.text, Until: d.until, By: e.newEvent(g, by)}
 	s.By.At, s.By.Digest = now, g.Digest
 	if err := u.c.Note(context.WithoutCancel(ctx), GrantEvent, s); err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // The kinds that Config.Tell gets.
-const opened, settled = "question.open", "question.settled"
+const Opened, settled = "question.open", "question.settled"
 
 var errEnding = errors.New("the gateway ended")
 
@@ -21,7 +21,7 @@ var errEnding = errors.New("the gateway ended")
 func (u *Queue) Run(ctx context.Context) error {
 	for _, s := range u.Open() { // the previous queue may not have told of these
 		if s.Granted.IsZero() && slices.Contains(u.again, s.ID) {
-			u.c.Tell(opened, s.Question, "")
+			u.c.Tell(Opened, s.Question, "")
 		}
 	}
 	timer := time.NewTimer(0)

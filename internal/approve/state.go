@@ -30,6 +30,7 @@ type Event struct {
 	Key       string            `json:"key,omitempty"` // fingerprint
 	Roles     []string          `json:"roles,omitempty"`
 	Signature string            `json:"signature,omitempty"` // over the question's text
+	Counter   uint32            `json:"counter,omitempty"`   // of the passkey that signed
 	Operator  string            `json:"operator,omitempty"`  // how operator rights were established for an unsigned one
 	Standing  bailey.GrantID    `json:"standing,omitempty"`  // grant that answered, instead of a person
 }
@@ -78,6 +79,18 @@ type State struct {
 	Questions map[bailey.ApprovalID]Kept  `json:"questions,omitempty"`
 	Denied    map[string]Denial           `json:"denied,omitempty"` // by [bailey.Question.Alike]
 	Grants    map[bailey.GrantID]Standing `json:"grants,omitempty"`
+	Counters  map[string]uint32           `json:"counters,omitempty"` // of passkeys, by fingerprint
+}
+
+// keepCounter keeps the counter of a passkey's answer.
+func (s *State) keepCounter(e Event) {
+	if e.Counter == 0 {
+		return
+	}
+	if s.Counters == nil {
+		s.Counters = map[string]uint32{}
+	}
+	s.Counters[e.Key] = max(s.Counters[e.Key], e.Counter)
 }
 
 // Asked applies a "question".
@@ -90,6 +103,7 @@ func (s *State) Asked(q bailey.Question) {
 
 // Answered applies an "answer".
 func (s *State) Answered(e Event) {
+	s.keepCounter(e)
 	k, ok := s.Questions[e.ID]
 	switch {
 	case !ok:
@@ -125,6 +139,7 @@ func (s *State) Given(g Standing) {
 		s.Grants = map[bailey.GrantID]Standing{}
 	}
 	s.Grants[g.ID] = g
+	s.keepCounter(g.By)
 }
 
 // Revoked applies a "grant.revoke".

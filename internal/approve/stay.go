@@ -3,6 +3,7 @@ package approve
 import (
 	"cmp"
 	"context"
+	"maps"
 	"strings"
 	"time"
 
@@ -181,4 +182,5 @@ func (u *Queue) restoreState(past State) {
 	for id, g := range past.Grants {
 		u.grants[id] = g
 	}
+	maps.Copy(u.counters, past.Counters)
 }

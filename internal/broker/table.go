@@ -13,7 +13,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"bailey"
-	"bailey/internal/sshsig"
+	"bailey/internal/approver"
 	"bailey/internal/strictyaml"
 )
 
@@ -45,13 +45,13 @@ type Table struct {
 	Approvers []Approver
 	Leases    map[string]Entry
 
-	keys []sshsig.Key // of the approvers, in the same order
+	keys []approver.Key // of the approvers, in the same order
 }
 
 // Approver is a person whose signed answers count.
 type Approver struct {
 	Name  string
-	Key   string // type and key, as in a .pub file
+	Key   string // type and key, as in a .pub file; or the line of package passkey
 	Roles []string
 }
 
@@ -153,7 +153,7 @@ func (t *Table) checkTable() error {
 		}
 		able := map[string]bool{}
 		for i, a := range t.Approvers {
-			if hasRoles(a.Roles, e.Approval.Roles) && (e.Approval.Level != bailey.SignedTouch || t.keys[i].Hardware()) {
+			if hasRoles(a.Roles, e.Approval.Roles) && (e.Approval.Level != bailey.SignedTouch || t.keys[i].CanTouch()) {
 				able[a.Name] = true
 			}
 		}
@@ -170,11 +170,11 @@ func (t *Table) readKeys() error {
 	t.keys = nil
 	seen := map[string]bool{}
 	for _, a := range t.Approvers {
-		keys, err := sshsig.ParseKeys([]byte(a.Name + " " + a.Key))
+		key, err := approver.ParseKey(a.Name, a.Key)
 		switch {
-		case err != nil || len(keys) != 1 || keys[0].Name != a.Name:
-			return tableFault("approver %.60q is malformed: the name must be a word, and the key the type and key of a .pub file (%v)", a.Name, err)
-		case seen[keys[0].Fingerprint()]:
+		case err != nil:
+			return tableFault("approver %.60q is malformed: the name must be a word, and the key the type and key of a .pub file, or a passkey (%v)", a.Name, err)
+		case seen[key.Fingerprint()]:
 			return tableFault("the key of approver %s is listed twice: one person must not count as two", a.Name)
 		}
 		for _, role := range a.Roles {
@@ -183,8 +183,8 @@ func (t *Table) readKeys() error {
 					a.Name, role)
 			}
 		}
-		seen[keys[0].Fingerprint()] = true
-		t.keys = append(t.keys, keys[0])
+		seen[key.Fingerprint()] = true
+		t.keys = append(t.keys, key)
 	}
 	return nil
 }

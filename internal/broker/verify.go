@@ -8,7 +8,7 @@ import (
 
 	"bailey"
 	"bailey/internal/approvaltext"
-	"bailey/internal/sshsig"
+	"bailey/internal/approver"
 )
 
 // signer is an approver with a valid signature over a text.
@@ -80,21 +80,13 @@ func checkQuestion(q bailey.Question, a brokerRequest, entries []Entry, now time
 // signature.
 func (t *Table) validSigners(a brokerRequest) (by []signer, last error) {
 	for _, armored := range a.Signatures {
-		s, err := sshsig.Verify([]byte(a.Text), []byte(armored), approvaltext.Namespace, t.keys)
+		s, err := approver.Verify([]byte(a.Text), armored, t.keys)
 		if err != nil {
 			last = err
 			continue
 		}
-		who := signer{name: s.Name, level: bailey.SignedSoftware, key: s.Key}
-		if s.Touch {
-			who.level = bailey.SignedTouch
-		}
-		for i, k := range t.keys { // t.keys and t.Approvers have the same order
-			if k.Fingerprint() == s.Key {
-				who.roles = t.Approvers[i].Roles
-			}
-		}
-		by = append(by, who)
+		// t.keys and t.Approvers have the same order
+		by = append(by, signer{name: s.Name, level: s.Level, key: s.Key, roles: t.Approvers[s.Index].Roles})
 	}
 	return by, last
 }

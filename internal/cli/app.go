@@ -139,7 +139,7 @@ func (a *App) Root() *cobra.Command {
 	root := a.NewRoot("bailey", "The gate between AI agents and everything they could break")
 	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.toolsVerb(), a.serveVerb(), a.sessionVerb(), a.modelVerb(), a.receiptsVerb(),
 		a.policyVerb(), a.budgetVerb(), a.killVerb(), a.resumeVerb(), a.agentVerb(), a.tokensVerb(),
-		a.allowVerb(), a.denyRuleVerb(), a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.enrollVerb(), a.unenrollVerb(), a.tuiVerb(), a.judgeVerb(),
+		a.allowVerb(), a.denyRuleVerb(), a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.teamVerb(), a.enrollVerb(), a.unenrollVerb(), a.tuiVerb(), a.judgeVerb(),
 		a.shimVerb(),
 		a.benchVerb(), a.initVerb(), a.packVerb(), a.profileVerb(), a.redactVerb(), a.hooksVerb(), a.sandboxVerb(), a.sourceVerb(), a.sshCAVerb(), a.statusVerb(), a.metricsVerb(), a.manVerb())
 	a.Local.Add(a, root)
@@ -154,7 +154,7 @@ var commandGroups = []struct{ title, commands string }{
 	{"Everyday commands:", "init doctor status run capabilities wrap approvals approve deny receipts kill resume"},
 	{"Rules and packs:", "allow deny-rule policy pack profile hooks shim source image sandbox ssh-ca"},
 	{"Agents and their interfaces:", "agent token session serve model judge tools"},
-	{"People:", "grants notify tui enroll unenroll"},
+	{"People:", "grants notify tui team enroll unenroll"},
 	{"Records and secrets:", "audit broker budget metrics redact"},
 	{"This machine:", "gateway jail bench man completion help"},
 }

@@ -35,7 +35,7 @@ func linesChange[T any](old, now []T, line func(T) string, gone string) string {
 func signerLine(s string) string { return "policy signer " + s }
 
 func approverLine(a settings.Approver) string {
-	line := "approver " + a.Line()
+	line := "approver " + a.Name + " " + a.Key
 	if len(a.Roles) > 0 {
 		line += " with " + strings.Join(a.Roles, ", ")
 	}

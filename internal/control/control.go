@@ -74,6 +74,7 @@ type Server struct {
 
 	// Hosts are the hosts that are connected.
 	Hosts *Hosts
+	news  announcer // of questions
 }
 
 // New returns a server.
@@ -114,6 +115,7 @@ func New(c Config) (*Server, error) {
 	s.organisationRoutes()
 	s.tokenRoutes()
 	s.recordRoutes()
+	s.decisionRoutes()
 	s.servePages()
 	return s, nil
 }

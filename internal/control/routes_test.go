@@ -51,12 +51,23 @@ var requests = map[string]struct {
 	"export-ledger":       {needs: "admin", id: "{recorded}"},
 	"this-host":           {needs: "open"},
 	"remove-host":         {needs: "person, admin", id: "{host}"},
+	"list-approvals":      {needs: "member"},
+	"show-approval":       {needs: "member", id: "{approval}"},
+	"answer-approval":     {needs: "member", body: object{"grant": false}, id: "{approval}"},
+	"list-stops":          {needs: "member"},
+	"add-stop":            {needs: "admin", body: object{"reason": "test"}},
+	"end-stop":            {needs: "admin", id: "{stop}"},
+	"list-bundles":        {needs: "member"},
+	"add-bundle": {needs: "admin", body: object{"serial": 1, "signature": "x",
+		"files": []object{{"name": "a.cedar", "text": ""}}}},
 }
 
 // beyondRole are the routes whose handlers refuse some callers that have the role of the route.
 var beyondRole = map[string]string{
 	"remove-member": "a member only removes itself",
 	"remove-token":  "a member only sees its own tokens",
+
+	"answer-approval": "a member may not deny",
 }
 
 // TestEveryRouteAsEverybody sends each request as each kind of caller, and compares the answer with what the route
@@ -158,6 +169,9 @@ func checkRoute(t *testing.T, callers map[string]caller, kind string, r control.
 	if req.body != nil && !r.Page {
 		body = req.body
 	}
+	if r.Operation == "add-bundle" {
+		body.(object)["serial"] = time.Now().UnixMicro()
+	}
 	if r.Operation == "add-host" {
 		body = object{"name": "h " + kind, "kind": "gateway", "days": 1}
 	}
@@ -174,6 +188,8 @@ func checkRoute(t *testing.T, callers map[string]caller, kind string, r control.
 		[]string{"setup", "signup", "accept-invitation", "set-password", "this-host"}, r.Operation):
 		allowed = true
 	case status == http.StatusNotFound && r.Operation == "end-session":
+		allowed = true
+	case status == http.StatusServiceUnavailable && r.Operation == "answer-approval": // its gateway is not connected
 		allowed = true
 	case beyondRole[r.Operation] != "" && c.role < store.Admin:
 		allowed = status == http.StatusForbidden || status == http.StatusNotFound
@@ -225,6 +241,10 @@ func makeSubject(t *testing.T, owner *client, shop, kind string) string {
 		return want[item](&c, "POST", base+"/tokens", object{"name": "x", "role": "member", "days": 1}).ID
 	case "{recorded}":
 		return recordedHost(&c, shop)
+	case "{approval}":
+		return askQuestion(&c, shop)
+	case "{stop}":
+		return want[item](&c, "POST", base+"/stops", object{"reason": "test"}).ID
 	case "{host}":
 		return want[item](&c, "POST", base+"/hosts", object{"name": "of " + c.address, "kind": "host", "days": 1}).ID
 	}

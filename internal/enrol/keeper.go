@@ -27,6 +27,8 @@ type Keeper struct {
 	// Begun is called before the first connection of an enrolment, also after each start; nothing connects if it fails.
 	// It may be nil.
 	Begun func(ctx context.Context, e Enrolment) error
+	// Opened is called when events of an enrolment are kept from now on, to report what was there before. It may be nil.
+	Opened func()
 	// Start connects; it is [pipe.Start] with the program beside this one if it is nil.
 	Start func(ctx context.Context, t pipe.Target) (fleet.Stream, error)
 
@@ -122,6 +124,9 @@ func (k *Keeper) runEnrolled(ctx context.Context, stamp string) error {
 	}
 	k.setQueue(q)
 	defer k.setQueue(nil)
+	if k.Opened != nil {
+		k.Opened()
+	}
 	var work sync.WaitGroup
 	work.Go(func() { c.Run(ctx) })
 	k.followState(ctx, c, q, stamp)

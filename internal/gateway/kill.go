@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 const (
 	KillEvent   = "kill"
 	ResumeEvent = "resume"
+	OrdersEvent = "kill.orders" // of the control plane; its data are [apitype.Orders]
 )
 
 // Resumed records that calls are carried again.
@@ -29,7 +31,9 @@ type Resumed struct {
 type KillSwitch struct {
 	Gate                         // carries the calls
 	Withdraw func(reason string) // ends pending approvals and revokes granted ones; nil: there are none
-	note     func(ctx context.Context, kind string, data any) error
+	// WithdrawAgent does so for an agent.
+	WithdrawAgent func(agent, reason string)
+	note          func(ctx context.Context, kind string, data any) error
 
 	// noting is held while an event is recorded, so that the ledger's last entry matches the switch. It must not be
 	// taken while mu is held.
@@ -37,12 +41,13 @@ type KillSwitch struct {
 	mu     sync.Mutex // guards the fields below
 	killed apitype.Killed
 	thrown int // how often it was switched on
-	calls  map[*context.CancelCauseFunc]struct{}
+	orders apitype.Orders
+	calls  map[*context.CancelCauseFunc]string // the agents of the running calls
 }
 
 // NewKillSwitch returns the switch in the state that the ledger recorded last.
 func NewKillSwitch(last apitype.Killed, note func(context.Context, string, any) error) *KillSwitch {
-	return &KillSwitch{note: note, killed: last, calls: map[*context.CancelCauseFunc]struct{}{}}
+	return &KillSwitch{note: note, killed: last, calls: map[*context.CancelCauseFunc]string{}}
 }
 
 // cutOff returns the cause with which the switch cancels a call.
@@ -61,7 +66,7 @@ func (k *KillSwitch) Do(ctx context.Context, call bailey.Call) bailey.Result {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	k.mu.Lock()
-	k.calls[&cancel] = struct{}{}
+	k.calls[&cancel] = call.Principal.Agent
 	k.mu.Unlock()
 	defer func() {
 		k.mu.Lock()
@@ -110,9 +115,9 @@ func (k *KillSwitch) Resume(ctx context.Context, by Resumed) (was apitype.Killed
 	defer k.noting.Unlock()
 	k.mu.Lock()
 	was = k.killed
-	thrown := k.thrown
+	thrown, ordered := k.thrown, len(k.orders.Kills)
 	k.mu.Unlock()
-	if !was.On() {
+	if !was.On() && ordered == 0 {
 		return was, bailey.Conflict.New("nothing is stopped", "bailey status")
 	}
 	if err := k.note(ctx, ResumeEvent, by); err != nil {
@@ -121,7 +126,7 @@ func (k *KillSwitch) Resume(ctx context.Context, by Resumed) (was apitype.Killed
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.thrown == thrown { // otherwise it was switched on again meanwhile
-		k.killed = apitype.Killed{}
+		k.killed, k.orders.Kills = apitype.Killed{}, nil
 	}
 	return was, nil
 }
@@ -138,6 +143,9 @@ type killSwitchPolicy struct {
 
 func (s killSwitchPolicy) Decide(r bailey.Request) bailey.Decision {
 	d := s.inner.Decide(r)
+	if o := s.k.Orders().For(r.Principal.Agent); o != nil {
+		return bailey.Decision{Reason: orderText(*o), Hint: stoppedHint}
+	}
 	killed := s.k.State()
 	if !killed.On() {
 		return d
@@ -147,4 +155,74 @@ func (s killSwitchPolicy) Decide(r bailey.Request) bailey.Decision {
 		words += fmt.Sprintf(" (%s)", killed.Reason)
 	}
 	return bailey.Decision{Reason: words, Hint: stoppedHint}
+}
+
+// Restore takes over the orders that the ledger recorded last.
+func (k *KillSwitch) Restore(o apitype.Orders) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.orders = o
+}
+
+// Orders returns the orders of the control plane that are in force. They must not be modified.
+func (k *KillSwitch) Orders() apitype.Orders {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.orders
+}
+
+// Follow replaces the orders of the control plane, unless those in force are as new, and ends the calls that they stop.
+// As Kill does, it cancels the calls before it records the event. Orders that permit more are recorded first.
+func (k *KillSwitch) Follow(ctx context.Context, o apitype.Orders) (apitype.Orders, error) {
+	k.noting.Lock()
+	defer k.noting.Unlock()
+	k.mu.Lock()
+	old := k.orders
+	if o.Revision <= old.Revision {
+		k.mu.Unlock()
+		return old, nil
+	}
+	both := apitype.Orders{Revision: old.Revision, Kills: append(slices.Clone(o.Kills), old.Kills...)}
+	k.orders = both
+	for cancel, agent := range k.calls {
+		if stop := o.For(agent); stop != nil {
+			(*cancel)(bailey.Denied.Wrap(endReason("it is stopped"), orderText(*stop), stoppedHint))
+		}
+	}
+	k.mu.Unlock()
+	err := k.note(ctx, OrdersEvent, o)
+	k.withdrawOrdered(o)
+	if err != nil {
+		return both, bailey.Unavailable.Wrap(err, "the orders are followed, but this could not be recorded: after a restart the gateway would accept calls",
+			"repair the ledger's disk; the control plane sends them again")
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.orders = o // Resume waits for noting, so nothing has changed them meanwhile
+	return o, nil
+}
+
+// withdrawOrdered ends the questions of what is stopped.
+func (k *KillSwitch) withdrawOrdered(o apitype.Orders) {
+	if all := o.All(); all != nil && k.Withdraw != nil {
+		k.Withdraw("withdrawn: " + orderText(*all))
+		return
+	}
+	for _, stop := range o.Kills {
+		if stop.Agent != "" && k.WithdrawAgent != nil {
+			k.WithdrawAgent(stop.Agent, "withdrawn: "+orderText(stop))
+		}
+	}
+}
+
+func orderText(o apitype.Order) string {
+	words := "everything is stopped"
+	if o.Agent != "" {
+		words = "the agent " + o.Agent + " is stopped"
+	}
+	words += " by the control plane, since " + o.At.Format(time.RFC3339)
+	if o.Reason != "" {
+		words += " (" + o.Reason + ")"
+	}
+	return words
 }

@@ -280,6 +280,14 @@ const SignatureNamespace = "policy@bailey"
 // SignedText returns the text that is signed for a policy: the digest of its files.
 func SignedText(digest string) []byte { return []byte("bailey policy " + digest + "\n") }
 
+// BundleNamespace is the namespace of the signatures of bundles, which a control plane distributes.
+const BundleNamespace = "bundle@bailey"
+
+// BundleText returns the text that is signed for a bundle: its serial number and the digest of its files.
+func BundleText(serial uint64, digest string) []byte {
+	return fmt.Appendf(nil, "bailey bundle %d\n%s", serial, SignedText(digest))
+}
+
 // Actions describes every capability to the policy.
 func Actions(c *pack.Catalog) []policy.Action {
 	var list []policy.Action

@@ -14,6 +14,7 @@ import (
 	"bailey/audit"
 	"bailey/internal/approvaltext"
 	"bailey/internal/approve"
+	"bailey/internal/approver"
 	"bailey/internal/gateway"
 	"bailey/internal/ledger"
 	"bailey/internal/localapi"
@@ -185,24 +186,20 @@ func verifyAnswer(text []byte, g approve.Given, trusted []settings.Approver) (a 
 		return a, bailey.Denied.New("no key is trusted to sign an answer",
 			"list keys under approvers in "+settings.FileName+", then run bailey init --apply; or answer without a key")
 	}
-	var lines []string
+	var lines [][2]string
 	for _, t := range trusted {
-		lines = append(lines, t.Line())
+		lines = append(lines, [2]string{t.Name, t.Key})
 	}
-	by, keys, err := verifySignature(text, g.Signature, approvaltext.Namespace, lines, "the answer's signature")
+	keys, err := approver.ParseKeys(lines)
 	if err != nil {
 		return a, err
 	}
-	a = approve.Approver{Name: by.Name, Level: bailey.SignedSoftware, Key: by.Key}
-	if by.Touch {
-		a.Level = bailey.SignedTouch
+	by, err := approver.Verify(text, g.Signature, keys)
+	if err != nil {
+		return a, bailey.KindOf(err).Wrap(err, "the answer's signature", bailey.HintOf(err))
 	}
-	for i, k := range keys { // keys and trusted have the same order and length
-		if k.Fingerprint() == by.Key {
-			a.Roles = trusted[i].Roles
-		}
-	}
-	return a, nil
+	return approve.Approver{Name: by.Name, Level: by.Level, Key: by.Key, Counter: by.Counter,
+		Roles: trusted[by.Index].Roles}, nil
 }
 
 // saltName is the file of the home with the salt of the commitments in questions. If it is lost, they can no longer be

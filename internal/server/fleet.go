@@ -19,12 +19,13 @@ import (
 // openFleet prepares the connection to a control plane. Without an enrolment nothing connects.
 func (s *Server) openFleet() {
 	s.fleet = &enrol.Keeper{Dir: enrol.DirOf(string(s.home)), Register: s.describeGateway, Log: s.Log,
-		Handlers: fleet.Handlers{"status": s.answerStatus},
+		Handlers: s.fleetHandlers(), Opened: s.reportQuestions,
 		Receipts: func() fleet.Receiptsource { return &lineSource{ledger: s.ledger, notary: s.notary} },
 		Begun: func(ctx context.Context, e enrol.Enrolment) error {
 			return s.scribe.recordEvent(ctx, "gateway.enrolled", map[string]string{"url": e.URL, "host": e.Host,
 				"organisation": e.Organisation})
 		}}
+	s.reports = s.fleet
 }
 
 // describeGateway returns the registration. Without a key for checkpoints the gateway connects without receipts.

@@ -259,6 +259,7 @@ func (r *policyStore) applyPolicy(ctx context.Context, asked apitype.PolicyReque
 		}
 		next.applied = apitype.AppliedPolicy{Policy: p.Policy, Rules: p.Rules, Tests: p.Tests, Budgets: p.Budgets,
 			At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
+		next.applied.Bundle = now.applied.Bundle
 		next.applied.Since = sinceOf(now.Budgets, next.Budgets, next.applied.At)
 		setSince(next.Budgets, next.applied.Since)
 		if p.Dir != "" {

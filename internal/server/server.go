@@ -85,6 +85,7 @@ type Server struct {
 	tracer     *gateway.Tracer // nil if tracing is off
 	Bare       bool            // the platform has no isolation
 	since      time.Time
+	reports    controlPlane // to the control plane; nil in tests without one
 }
 
 // Commands lists the commands of bailey. An agent's hook must know which of them an agent may use.
@@ -192,6 +193,7 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	}
 	s.budgets = gateway.NewBudgets(nil)
 	s.kill = gateway.NewKillSwitch(s.scribe.lore.Killed, s.scribe.recordEvent)
+	s.kill.Restore(s.scribe.lore.Orders)
 	s.agents = gateway.NewAgents(s.scribe.lore.Agents, s.scribe.recordEvent)
 	if s.Rules == nil {
 		s.Rules, err = openPolicyStore(&policyStore{home: home, catalog: s.Catalog, bare: s.Bare, meter: s.budgets, signers: s.policySigners, note: s.scribe.recordEvent, log: s.Log},
@@ -218,11 +220,12 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 		return nil, err
 	}
 	s.sender = notify.New(notify.Config{Settings: s.notifySettings, Key: func() (notify.Key, error) { return readNotifyKey(home) }, Log: s.Log})
-	s.Queue = approve.New(approve.Config{Note: s.scribe.recordEvent, Prove: s.approverOfAnswer, Tell: s.sender.Tell,
+	s.Queue = approve.New(approve.Config{Note: s.scribe.recordEvent, Prove: s.approverOfAnswer, Tell: s.tellQuestion,
 		Key: salt, Past: s.scribe.lore.Asked, Log: s.Log})
 	s.finder = toolchain.NewFinder(workspaces.Written)
 	s.hosts = newHostAccess(home, s.brokerSetting)
 	s.closeAtEnd("hosts", func() error { s.hosts.pool.Close(); return nil })
+	s.kill.WithdrawAgent = s.withdrawAgent
 	s.kill.Withdraw = func(reason string) {
 		s.hosts.pool.CloseAll()
 		s.Queue.Withdraw(reason, func(bailey.Question) bool { return true })

@@ -69,8 +69,14 @@ func (s *Server) applyPolicy(ctx context.Context, r apitype.PolicyRequest,
 	from gateway.Caller) (apitype.Proposed, error) {
 	before := s.Rules.Engine().Digest()
 	p, err := s.Rules.applyPolicy(ctx, r, from)
+	s.endPolicyGrants(ctx, before)
+	return p, err
+}
+
+// endPolicyGrants ends what was granted under another policy, if the one in force is not the one before.
+func (s *Server) endPolicyGrants(ctx context.Context, before string) {
 	if s.Rules.Engine().Digest() == before {
-		return p, err
+		return
 	}
 	const reason = "the policy was changed"
 	s.Queue.ForgetAnswers()
@@ -78,5 +84,4 @@ func (s *Server) applyPolicy(ctx context.Context, r apitype.PolicyRequest,
 	if err := s.hook.Grants.EndSession(context.WithoutCancel(ctx), "", reason); err != nil {
 		s.Log.Error("the end of grants is not in the ledger", "err", err)
 	}
-	return p, err
 }

@@ -29,6 +29,7 @@ type State struct {
 	Pins     gateway.Digests                  `json:"pins"`
 	Policy   apitype.AppliedPolicy            `json:"policy,omitzero"`
 	Killed   apitype.Killed                   `json:"killed,omitzero"`
+	Orders   apitype.Orders                   `json:"orders,omitzero"` // of the control plane
 	Sessions gateway.IssuedSessions           `json:"sessions,omitempty"`
 	Asked    approve.State                    `json:"asked,omitzero"`
 	Hooks    apitype.AppliedHooks             `json:"hooks,omitzero"`
@@ -59,6 +60,7 @@ func entryHandlers() map[string]applyEntry {
 			}
 			l.Asked.Questions = nil // an entry withdraws each question, but not if the gateway ended before
 		}),
+		gateway.OrdersEvent:          foldAs((*State).setOrders),
 		gateway.IssueEvent:           foldAs(func(l *State, i gateway.Issued) { l.Sessions.Keep(i) }),
 		gateway.UseEvent:             foldAs(func(l *State, i gateway.Issued) { l.Sessions.Keep(i) }),
 		apitype.AgentAddEvent:        foldAs(func(l *State, a apitype.Agent) { l.Agents.Add(a) }),
@@ -77,7 +79,7 @@ func entryHandlers() map[string]applyEntry {
 		packstore.PackUntrustEvent:   foldAs(func(l *State, k packstore.TrustedKey) { l.Packs.Untrust(k) }),
 		packstore.PackInstallEvent:   foldAs(func(l *State, p packstore.Installed) { l.Packs.Install(p) }),
 		packstore.PackUninstallEvent: foldAs(func(l *State, p packstore.Installed) { l.Packs.Uninstall(p) }),
-		gateway.ResumeEvent:          foldAs(func(l *State, _ gateway.Resumed) { l.Killed = apitype.Killed{} }),
+		gateway.ResumeEvent:          foldAs(func(l *State, _ gateway.Resumed) { l.Killed, l.Orders.Kills = apitype.Killed{}, nil }),
 	}
 }
 
@@ -89,6 +91,13 @@ func foldAs[T any](take func(*State, T)) applyEntry {
 		}
 		take(l, v)
 		return nil
+	}
+}
+
+// setOrders keeps orders of the control plane. Those that stop everything end the questions, as the kill switch does.
+func (l *State) setOrders(o apitype.Orders) {
+	if l.Orders = o; o.All() != nil {
+		l.Asked.Questions = nil
 	}
 }
 

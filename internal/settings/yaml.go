@@ -17,6 +17,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"bailey"
+	"bailey/internal/approver"
 	"bailey/internal/redact"
 	"bailey/internal/sshsig"
 	"bailey/internal/strictyaml"
@@ -241,12 +242,9 @@ func isPrintable(path string) bool {
 // Approver is a person whose signed answers to approval requests count.
 type Approver struct {
 	Name  string   `json:"name"`
-	Key   string   `json:"key"` // type and key, as in a .pub file
+	Key   string   `json:"key"` // type and key, as in a .pub file; or the line of package passkey
 	Roles []string `json:"roles,omitempty"`
 }
-
-// Line returns the approver's key in the format of package sshsig.
-func (a Approver) Line() string { return a.Name + " " + a.Key }
 
 // Limits of the setting approvers. One ledger entry must hold them all.
 const (
@@ -265,15 +263,16 @@ func (r reader) readApprovers(n ast.Node) (list []Approver) {
 			break
 		}
 		a := r.readApprover(item)
-		keys, err := sshsig.ParseKeys([]byte(a.Line()))
-		if err != nil || len(keys) != 1 || keys[0].Name != a.Name {
-			r.AddFault(item, "an approver's name is a word, and its key the type and key of a .pub file (%v)", err)
+		key, err := approver.ParseKey(a.Name, a.Key)
+		if err != nil {
+			r.AddFault(item,
+				"an approver's name is a word, and its key the type and key of a .pub file, or a passkey (%v)", err)
 			continue
 		}
-		if slices.Contains(held, keys[0].Fingerprint()) {
+		if slices.Contains(held, key.Fingerprint()) {
 			r.AddFault(item, "the key of %s is listed twice: one person must not count as two", a.Name)
 		}
-		held = append(held, keys[0].Fingerprint())
+		held = append(held, key.Fingerprint())
 		list = append(list, a)
 	}
 	return list

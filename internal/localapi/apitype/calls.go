@@ -150,6 +150,34 @@ type Killed struct {
 // On reports whether the switch is on.
 func (k Killed) On() bool { return !k.At.IsZero() }
 
+// Orders are what the control plane has stopped on this gateway.
+type Orders struct {
+	Revision uint64  `json:"revision,omitempty"` // grows with each change of the orders
+	Kills    []Order `json:"kills,omitempty"`
+}
+
+// Order stops an agent, or every call.
+type Order struct {
+	ID     string    `json:"id"`
+	Agent  string    `json:"agent,omitempty"` // "": every call
+	Reason string    `json:"reason,omitempty"`
+	Person string    `json:"person,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// All returns the order that stops every call, or nil.
+func (o Orders) All() *Order { return o.For("") }
+
+// For returns the order that stops an agent, or nil. An order that stops every call stops each agent.
+func (o Orders) For(agent string) *Order {
+	for i, k := range o.Kills {
+		if k.Agent == "" || k.Agent == agent {
+			return &o.Kills[i]
+		}
+	}
+	return nil
+}
+
 // Spendings is the usage of all budgets.
 type Spendings struct {
 	Budgets []Spending `json:"budgets"`

@@ -181,6 +181,7 @@ type AppliedPolicy struct {
 	Tests    int               `json:"tests"`         // number that passed
 	Budgets  int               `json:"budgets"`
 	Signer   *PolicySigner     `json:"signer,omitempty"` // signer of the digest
+	Bundle   uint64            `json:"bundle,omitempty"` // the highest serial number of the bundles that were applied
 	At       time.Time         `json:"at,omitzero"`
 	Since    []BudgetSince     `json:"budgetsSince,omitempty"`
 	Operator localapi.Operator `json:"operator,omitempty"`

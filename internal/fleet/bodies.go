@@ -1,0 +1,91 @@
+package fleet
+
+import (
+	"time"
+
+	"bailey"
+)
+
+// Asked is the body of an [ApprovalAsked]. An answer binds Text; the rest is for lists and for finding the people who
+// may answer, and the gateway believes none of it when an answer comes.
+type Asked struct {
+	ID         bailey.ApprovalID   `json:"id"`
+	Text       string              `json:"text"`
+	Digest     string              `json:"digest"` // SHA-256 of Text, hex
+	Agent      string              `json:"agent"`
+	Person     string              `json:"person"`
+	Capability bailey.CapabilityID `json:"capability"`
+	Impact     string              `json:"impact"`
+	Preview    string              `json:"preview,omitempty"`
+	Rules      []AskedRule         `json:"rules"`
+	Roles      []string            `json:"roles,omitempty"` // each approver must have all of them
+	Count      int                 `json:"count"`           // of approvers
+	Level      bailey.Level        `json:"level,omitempty"`
+	At         time.Time           `json:"at"`
+	Expires    time.Time           `json:"expires"`
+}
+
+// AskedRule is a rule that asks.
+type AskedRule struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Decided is the body of an [ApprovalDecided]: the question has ended, or it was granted.
+type Decided struct {
+	ID      bailey.ApprovalID `json:"id"`
+	Granted bool              `json:"granted"`
+	Reason  string            `json:"reason"`
+}
+
+// Answer is the body of an [ApprovalAnswer]. The gateway believes no grant without a signature over the text. A denial
+// needs none, as on the gateway's machine.
+type Answer struct {
+	Question  bailey.ApprovalID `json:"question"`
+	Digest    string            `json:"digest,omitempty"` // of the answered text
+	Grant     bool              `json:"grant"`
+	Signature string            `json:"signature,omitempty"` // SSHSIG, or the answer of a passkey
+	Reason    string            `json:"reason,omitempty"`    // of a denial
+	Person    string            `json:"person"`              // as the control plane knows them
+}
+
+// Orders is the body of a [Kill] and of an [Unkill]: all that the control plane has stopped on a gateway. A gateway
+// ignores orders that are older than those it has.
+type Orders struct {
+	Revision uint64  `json:"revision"`
+	Kills    []Order `json:"kills"`
+}
+
+// Order stops an agent, or every call.
+type Order struct {
+	ID     string    `json:"id"`
+	Agent  string    `json:"agent,omitempty"` // "": every call
+	Reason string    `json:"reason,omitempty"`
+	Person string    `json:"person,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// Bundle is the body of a [BundleOffer]: the files of a policy, with a signature over [policyfiles.BundleText]. The
+// serial number is signed too, so that an older bundle cannot return.
+type Bundle struct {
+	Serial    uint64       `json:"serial"`
+	Files     []BundleFile `json:"files"`
+	Signature string       `json:"signature"` // SSHSIG
+}
+
+// BundleFile is a file of a policy.
+type BundleFile struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// BundleResult is the body of a [BundleState], and the result of a [BundleOffer].
+type BundleResult struct {
+	Serial  uint64   `json:"serial"`
+	Digest  string   `json:"digest,omitempty"` // of the files
+	Applied bool     `json:"applied"`
+	Signer  string   `json:"signer,omitempty"`
+	Changes []string `json:"changes,omitempty"` // of what the rules permit, compared with the policy before
+	Fault   string   `json:"fault,omitempty"`
+	Hint    string   `json:"hint,omitempty"`
+}

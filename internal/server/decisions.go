@@ -1,0 +1,233 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"bailey"
+	"bailey/internal/approve"
+	"bailey/internal/fleet"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/policy"
+	"bailey/internal/policy/review"
+	"bailey/internal/policyfiles"
+	"bailey/internal/settings"
+	"bailey/internal/strictjson"
+)
+
+// This file is what a gateway does for its control plane: it reports questions and how they end, and takes answers,
+// orders to stop, and policies. It believes the control plane nothing that permits a call: a grant needs the signature of
+// an approver of settings.yaml, and a policy that of a signer. What only stops calls needs no signature.
+
+// byControlPlane is the operator right of what the control plane sent.
+const byControlPlane localapi.Operator = "control-plane"
+
+// controlPlane keeps events for the control plane, as [enrol.Keeper] does. Without a control plane it does nothing.
+type controlPlane interface {
+	Report(kind string, v any) error
+}
+
+// reportQuestions reports the open questions: they may be older than the enrolment.
+func (s *Server) reportQuestions() {
+	for _, q := range s.Queue.Open() {
+		s.reportQuestion(q.Question)
+	}
+}
+
+// reportEvent keeps an event for the control plane. A question waits for its answer on this machine, too, so an event that
+// cannot be kept is no reason to refuse a call.
+func (s *Server) reportEvent(kind string, body any) {
+	if s.reports == nil {
+		return
+	}
+	if err := s.reports.Report(kind, body); err != nil {
+		s.Log.Error("the control plane is not told", "kind", kind, "err", err)
+	}
+}
+
+// tellQuestion tells people of this machine, and the control plane.
+func (s *Server) tellQuestion(kind string, q bailey.Question, reason string) {
+	s.sender.Tell(kind, q, reason)
+	if kind == approve.Opened {
+		s.reportQuestion(q)
+		return
+	}
+	s.reportEvent(fleet.ApprovalDecided, fleet.Decided{ID: q.ID, Granted: approve.IsGrant(reason), Reason: reason})
+}
+
+func (s *Server) reportQuestion(q bailey.Question) {
+	w := bailey.Combine(q.Rules)
+	a := fleet.Asked{ID: q.ID, Text: q.Text, Digest: q.Digest, Agent: q.Principal.Agent, Person: q.Principal.Person,
+		Capability: q.Call, Impact: q.Impact, Preview: q.Preview.Output.Text, Rules: []fleet.AskedRule{},
+		Roles: w.Roles, Count: w.Count, Level: w.Level, At: q.AskedAt, Expires: q.Expires}
+	for _, r := range q.Rules {
+		a.Rules = append(a.Rules, fleet.AskedRule{ID: string(r.ID), Reason: r.Reason})
+	}
+	s.reportEvent(fleet.ApprovalAsked, a)
+}
+
+// fleetHandlers returns the handlers of the commands of the control plane.
+func (s *Server) fleetHandlers() fleet.Handlers {
+	return fleet.Handlers{
+		fleet.ApprovalAnswer: handleCommand(s.takeAnswer),
+		fleet.Kill:           handleCommand(s.takeOrders),
+		fleet.Unkill:         handleCommand(s.takeOrders),
+		fleet.BundleOffer:    handleCommand(s.takeBundle),
+		"status":             s.answerStatus,
+	}
+}
+
+// handleCommand decodes a body strictly: a field that this version does not know could be a condition.
+func handleCommand[I, O any](f func(context.Context, I) (O, error)) fleet.Handler {
+	return func(ctx context.Context, body []byte) ([]byte, error) {
+		var in I
+		if err := strictjson.Decode(body, &in); err != nil {
+			return nil, bailey.Invalid.Wrap(err, "the command cannot be read", "both sides must be of the same version")
+		}
+		out, err := f(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(out)
+	}
+}
+
+// takeAnswer takes an answer that the control plane relays.
+func (s *Server) takeAnswer(ctx context.Context, a fleet.Answer) (approve.Tally, error) {
+	if a.Grant && a.Signature == "" {
+		return approve.Tally{}, bailey.Denied.New("a grant that comes through the control plane must be signed",
+			"sign with an SSH key or a passkey that the gateway's settings.yaml lists under approvers")
+	}
+	person := printableWords(a.Person, 100)
+	if !a.Grant {
+		person += ", through the control plane"
+	}
+	reason := printableWords(a.Reason, apitype.MaxDenial)
+	return s.Queue.Answer(context.WithoutCancel(ctx), approve.Given{Question: a.Question, Digest: a.Digest,
+		Grant: a.Grant, Signature: a.Signature, Reason: reason, Person: person, Operator: string(byControlPlane)})
+}
+
+// printableWords returns a text of others on one line of limited length.
+func printableWords(text string, most int) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, " "))
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "")
+	}
+	return strings.TrimSpace(text)
+}
+
+// takeOrders stops what the control plane orders to stop, and resumes what it no longer does.
+func (s *Server) takeOrders(ctx context.Context, o fleet.Orders) (apitype.Orders, error) {
+	const most = 100
+	if len(o.Kills) > most {
+		o.Kills = []fleet.Order{{ID: "all", Reason: "more orders than a gateway keeps", At: time.Now()}}
+	}
+	orders := apitype.Orders{Revision: o.Revision}
+	for _, k := range o.Kills {
+		orders.Kills = append(orders.Kills, apitype.Order{ID: printableWords(k.ID, 40), Agent: k.Agent,
+			Reason: printableWords(k.Reason, apitype.MaxKillReason), Person: printableWords(k.Person, 100), At: k.At.UTC()})
+	}
+	return s.kill.Follow(context.WithoutCancel(ctx), orders)
+}
+
+// takeBundle applies a policy that a signer of the settings signed. The control plane learns the outcome, also of a
+// refusal.
+func (s *Server) takeBundle(ctx context.Context, b fleet.Bundle) (fleet.BundleResult, error) {
+	before := s.Rules.Engine().Digest()
+	r, err := s.Rules.applyBundle(ctx, b)
+	if err != nil {
+		r.Fault, r.Hint = err.Error(), bailey.HintOf(err)
+	}
+	s.endPolicyGrants(ctx, before)
+	s.reportEvent(fleet.BundleState, r)
+	return r, nil
+}
+
+// readBundle returns the files of a bundle whose signature is that of a signer.
+func (r *policyStore) readBundle(b fleet.Bundle) (f policyfiles.Files, by *apitype.PolicySigner, err error) {
+	for _, file := range b.Files {
+		if err := f.Add(policy.Source{Name: file.Name, Text: []byte(file.Text)}); err != nil {
+			return f, nil, err
+		}
+	}
+	trusted := r.signers()
+	if len(trusted) == 0 {
+		return f, nil, bailey.Denied.New("this gateway trusts no signer of policies, so it takes none from a control plane",
+			"list keys under policySigners in "+settings.FileName+", then run bailey init --apply")
+	}
+	signed, _, err := verifySignature(policyfiles.BundleText(b.Serial, f.Digest()), b.Signature,
+		policyfiles.BundleNamespace, trusted, "the bundle's signature")
+	return f, &apitype.PolicySigner{Name: signed.Name, Key: signed.Key, Touch: signed.Touch}, err
+}
+
+// applyBundle applies a bundle. Its serial number must be higher than that of any bundle before it: otherwise a control
+// plane could bring back a policy that was signed long ago and permits more.
+func (r *policyStore) applyBundle(ctx context.Context, b fleet.Bundle) (out fleet.BundleResult, err error) {
+	out.Serial = b.Serial
+	files, signer, err := r.readBundle(b)
+	if err != nil {
+		return out, err
+	}
+	out.Digest, out.Signer = files.Digest(), signer.Name
+	err = r.now.Apply(func(now activePolicy) (next activePolicy, record func() error, err error) {
+		last := now.applied
+		switch {
+		case b.Serial == last.Bundle && out.Digest == last.Digest:
+			out.Applied = true
+			return now, nil, nil
+		case b.Serial <= last.Bundle:
+			return now, nil, bailey.Denied.Errorf("sign it with a higher serial number",
+				"bundle %d is not newer than bundle %d, which was applied", b.Serial, last.Bundle)
+		}
+		next = activePolicy{catalog: now.catalog}
+		if next.Edition, err = policyfiles.Load(files, now.catalog); err != nil {
+			return now, nil, err
+		}
+		out.Changes = bundleChanges(now, next)
+		next.applied = apitype.AppliedPolicy{Digest: out.Digest, Policy: next.Engine.Digest(), Rules: next.Engine.Len(),
+			Tests: next.Tests, Budgets: len(next.Budgets), Signer: signer, Bundle: b.Serial,
+			At: time.Now().UTC().Truncate(time.Second), Operator: byControlPlane, Person: signer.Name}
+		next.applied.Since = sinceOf(now.Budgets, next.Budgets, next.applied.At)
+		setSince(next.Budgets, next.applied.Since)
+		return next, func() error { return r.note(ctx, apitype.PolicyEvent, next.applied) }, r.storeFiles(files)
+	})
+	out.Applied = err == nil
+	return out, err
+}
+
+// maxChanges limits the changes that a gateway reports.
+const maxChanges = 200
+
+// bundleChanges describes how a policy changes what may run, what may run now first.
+func bundleChanges(old, now activePolicy) (lines []string) {
+	d := review.Compare(old.Engine, now.Engine)
+	for _, c := range []struct {
+		sign string
+		list []review.Shift
+	}{{"+", d.Gained}, {"~", d.Changed}, {"-", d.Lost}} {
+		for _, shift := range c.list {
+			lines = append(lines, fmt.Sprintf("%s %s", c.sign, shift.Capability))
+		}
+	}
+	lines = append(lines, budgetChanges(old.Budgets, now.Budgets)...)
+	if n := len(lines); n > maxChanges {
+		lines = append(lines[:maxChanges], fmt.Sprintf("and %d more", n-maxChanges))
+	}
+	return lines
+}
+
+// withdrawAgent ends the questions and the grants of an agent.
+func (s *Server) withdrawAgent(agent, reason string) {
+	s.Queue.Withdraw(reason, func(q bailey.Question) bool { return q.Principal.Agent == agent })
+	s.Queue.EndGrants(reason, func(g bailey.Grant) bool { return g.Principal.Agent == agent })
+}
