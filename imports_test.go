@@ -85,7 +85,7 @@ var layers = []struct {
 		"internal/hooks":         {ours: []string{".", "hook"}},
 		"internal/ledger":        {ours: []string{".", "audit", "internal/receipts", "internal/ledger/owned"}, outside: []string{"golang.org/x/sys"}},
 		"internal/notify":        {ours: []string{"."}},
-		"internal/auth":          {ours: []string{"."}, outside: []string{"golang.org/x/crypto/bcrypt", "golang.org/x/time"}},
+		"internal/auth":          {ours: []string{"."}, outside: []string{"github.com/go-webauthn/webauthn", "golang.org/x/crypto/bcrypt", "golang.org/x/time"}},
 		"internal/store":         {ours: []string{"."}, outside: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "modernc.org/sqlite"}},
 		"internal/image":         {ours: []string{".", "internal/ext4", "internal/initramfs", "internal/safefile", "internal/strictjson"}, outside: []string{"golang.org/x/sys"}},
 		"internal/vm":            {ours: []string{".", "internal/safefile", "internal/strictjson"}, outside: []string{"golang.org/x/sys"}},

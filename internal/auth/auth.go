@@ -1,6 +1,5 @@
-// Package auth has the parts of the control plane that check who is calling: passwords, tokens, the address of a
-// client,
-// and how often it may try.
+// Package auth has the parts of the control plane that check who is calling: passwords, passkeys, tokens,
+// the address of a client, and how often it may try.
 package auth
 
 import (
@@ -102,6 +101,7 @@ const (
 	InvitationToken = "binv_"
 	APIToken        = "bapi_"
 	HostToken       = "bhost_"
+	CeremonyToken   = "bcer_"
 )
 
 // NewToken returns 32 random bytes behind a prefix.

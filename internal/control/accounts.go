@@ -94,6 +94,8 @@ func (s *Server) accountRoutes() {
 	addRoute(s, "GET", "/api/v1/me/sessions", "list-sessions", "The sessions of the account", people, s.listSessions)
 	addRoute(s, "DELETE", "/api/v1/me/sessions/{id}", "end-session", "End a session of the account", people,
 		s.endSession)
+	addRoute(s, "DELETE", "/api/v1/me/sessions", "end-other-sessions", "End all sessions of the account but this one",
+		people, s.endOtherSessions)
 	addRoute(s, "POST", "/api/v1/invitations/accept", "accept-invitation",
 		"Accept an invitation with this account", people, s.acceptInvitation)
 }
@@ -248,6 +250,9 @@ func (s *Server) setPassword(ctx context.Context, c *Caller, in *body[struct {
 	Old string `json:"old" maxLength:"100"`
 	New string `json:"new" maxLength:"100" doc:"8 characters or more"`
 }]) (*nothing, error) {
+	if c.Account.Password == "" {
+		return nil, s.setFirstPassword(ctx, c, in.Body.New)
+	}
 	ok, err := s.Passwords.Check(ctx, c.Account.Password, in.Body.Old)
 	if err != nil {
 		return nil, err
@@ -260,6 +265,18 @@ func (s *Server) setPassword(ctx context.Context, c *Caller, in *body[struct {
 		return nil, err
 	}
 	return nil, s.Store.SetPassword(ctx, c.Account.ID, hash, c.Session)
+}
+
+// setFirstPassword sets the password of an account that has none, for which the session must be fresh.
+func (s *Server) setFirstPassword(ctx context.Context, c *Caller, password string) error {
+	if s.Now().Sub(c.Since) > freshLife {
+		return notFresh()
+	}
+	hash, err := s.Passwords.Hash(ctx, password)
+	if err != nil {
+		return err
+	}
+	return s.Store.SetPassword(ctx, c.Account.ID, hash, c.Session)
 }
 
 // sessionItem is a session in a list.
@@ -286,4 +303,13 @@ func (i *byID) subject() (organisation, subject string) { return "", i.ID }
 
 func (s *Server) endSession(ctx context.Context, c *Caller, in *byID) (*nothing, error) {
 	return nil, s.Store.EndSession(ctx, c.Account.ID, in.ID)
+}
+
+type endedSessions struct {
+	Ended int `json:"ended" doc:"how many sessions"`
+}
+
+func (s *Server) endOtherSessions(ctx context.Context, c *Caller, _ *nothing) (*output[endedSessions], error) {
+	n, err := s.Store.EndOtherSessions(ctx, c.Account.ID, c.Session)
+	return answerWith(endedSessions{n}), err
 }

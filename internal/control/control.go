@@ -1,6 +1,5 @@
 // Package control is the control plane: people, organisations, and the gateways and hosts that belong to them. It
-// serves
-// a REST API, whose OpenAPI document it generates, and the pages for the first steps.
+// serves a REST API, whose OpenAPI document it generates, and the pages for the first steps.
 //
 // # Authorisation
 //
@@ -61,6 +60,7 @@ type Server struct {
 	attempts  auth.Limiter // signing in, for each address
 	guesses   auth.Limiter // signing in, for each account: a client can have many addresses
 	additions auth.Limiter // new accounts
+	passkeys  *auth.Passkeys
 }
 
 // New returns a server.
@@ -83,6 +83,10 @@ func New(c Config) (*Server, error) {
 		attempts:  auth.Limiter{PerSecond: 0.2, Burst: 10, Now: c.Now},
 		guesses:   auth.Limiter{PerSecond: 0.2, Burst: 20, Now: c.Now},
 		additions: auth.Limiter{PerSecond: 0.1, Burst: 5, Now: c.Now}}
+	var err error
+	if s.passkeys, err = auth.NewPasskeys(c.Public); err != nil {
+		return nil, err
+	}
 	useProblems()
 	config := huma.DefaultConfig("Bailey", c.Version)
 	config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", nil
@@ -95,6 +99,7 @@ func New(c Config) (*Server, error) {
 	s.accountRoutes()
 	s.organisationRoutes()
 	s.tokenRoutes()
+	s.passkeyRoutes()
 	s.servePages()
 	return s, nil
 }
@@ -121,7 +126,8 @@ func (s *Server) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy",
-			"default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+			"default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; form-action 'self'; "+
+				"frame-ancestors 'none'; base-uri 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "no-referrer")

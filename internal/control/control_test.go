@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -75,7 +76,8 @@ func startServerOn(t *testing.T, database string) *fixture {
 	passwords := auth.NewPasswords(2)
 	passwords.Cost = bcrypt.MinCost
 	h := httptest.NewUnstartedServer(nil)
-	public := &url.URL{Scheme: "http", Host: h.Listener.Addr().String()}
+	_, port, _ := net.SplitHostPort(h.Listener.Addr().String())
+	public := &url.URL{Scheme: "http", Host: "localhost:" + port} // passkeys need a name
 	f.URL = public.String()
 	f.Server, err = control.New(control.Config{Store: s, Ledger: l, Public: public, Version: "test", Now: f.Now,
 		Passwords: passwords,

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"reflect"
 	"strings"
+	"time"
 
 	"bailey"
 	"bailey/internal/auth"
@@ -26,6 +28,9 @@ type Access struct {
 	Role store.Role
 	// People means that tokens for programs are refused: a program must not change how people sign in.
 	People bool
+	// Fresh means that the person must have signed in a short time ago: a session that was left open, or stolen, must not
+	// become another way in.
+	Fresh bool
 }
 
 // A Rate names a limit for each address.
@@ -42,7 +47,8 @@ const (
 type Route struct {
 	Method, Path string
 	Operation    string
-	Page         bool // HTML, not part of the API
+	Page         bool         // HTML, not part of the API
+	Answer       reflect.Type // of the handler, or nil
 	Access
 }
 
@@ -53,6 +59,7 @@ func (s *Server) Routes() []Route { return s.routes }
 type Caller struct {
 	Account store.Account // the zero Account for open routes
 	Session string        // the id of the session, or "" for a token
+	Since   time.Time     // when the session began
 	Token   string        // the id of the token, or "" for a session
 	Of      string        // the organisation of the token
 	Role    store.Role    // in the organisation of the path
@@ -77,7 +84,7 @@ func addRoute[I, O any](s *Server, method, path, id, summary string, a Access,
 	if !a.Open {
 		o.Security = []map[string][]string{{"session": {}}, {"token": {}}}
 	}
-	s.routes = append(s.routes, Route{method, path, id, false, a})
+	s.routes = append(s.routes, Route{method, path, id, false, reflect.TypeFor[O](), a})
 	huma.Register(s.api, o, func(ctx context.Context, in *I) (*O, error) {
 		c, ok := ctx.Value(callerKey{}).(*Caller)
 		if !ok {
@@ -172,7 +179,10 @@ func (s *Server) findCaller(r *http.Request, c *Caller, a Access) error {
 	if errors.Is(err, bailey.NotFound) {
 		return notSignedIn()
 	}
-	c.Account, c.Session = account, session.ID
+	c.Account, c.Session, c.Since = account, session.ID, session.Created
+	if err == nil && a.Fresh && s.Now().Sub(session.Created) > freshLife {
+		err = notFresh()
+	}
 	return err
 }
 

@@ -1,0 +1,228 @@
+package control_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/descope/virtualwebauthn"
+)
+
+// device is an authenticator with one passkey of an account.
+type device struct {
+	virtualwebauthn.Authenticator
+	key   virtualwebauthn.Credential
+	party virtualwebauthn.RelyingParty
+}
+
+func (f *fixture) newDevice() *device {
+	return &device{virtualwebauthn.NewAuthenticator(), virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2),
+		virtualwebauthn.RelyingParty{Name: "Bailey", ID: "localhost", Origin: f.URL}}
+}
+
+type begun struct {
+	Ceremony string
+	Options  json.RawMessage
+}
+
+// register answers the options of a registration.
+func (d *device) register(t *testing.T, b begun) object {
+	t.Helper()
+	options, err := virtualwebauthn.ParseAttestationOptions(string(b.Options))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Options.UserHandle = []byte(options.UserID)
+	answer := virtualwebauthn.CreateAttestationResponse(d.party, d.Authenticator, d.key, *options)
+	return object{"name": "key", "ceremony": b.Ceremony, "credential": json.RawMessage(answer)}
+}
+
+// assert answers the options of a sign-in; the counter grows by step.
+func (d *device) assert(t *testing.T, b begun, step int) object {
+	t.Helper()
+	options, err := virtualwebauthn.ParseAssertionOptions(string(b.Options))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.key.Counter += uint32(step)
+	answer := virtualwebauthn.CreateAssertionResponse(d.party, d.Authenticator, d.key, *options)
+	return object{"ceremony": b.Ceremony, "credential": json.RawMessage(answer)}
+}
+
+const loginOptions, loginPath = "/api/v1/login/passkey/options", "/api/v1/login/passkey"
+const keyOptions, keyPath = "/api/v1/me/passkeys/options", "/api/v1/me/passkeys"
+
+// withPasskey registers a passkey of a client.
+func (c *client) withPasskey() *device {
+	c.t.Helper()
+	d := c.f.newDevice()
+	want[item](c, "POST", keyPath, d.register(c.t, want[begun](c, "POST", keyOptions, nil)))
+	return d
+}
+
+func TestPasskeys(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, _ := f.setUp(t)
+	d := owner.withPasskey()
+	for range 2 {
+		browser := f.newClient(t)
+		got := want[struct{ Account item }](browser, "POST", loginPath,
+			d.assert(t, want[begun](browser, "POST", loginOptions, nil), 1))
+		if got.Account.ID != owner.account.ID {
+			t.Errorf("signed in as %+v", got)
+		}
+		want[object](browser, "GET", "/api/v1/me", nil)
+	}
+	keys := want[itemList](owner, "GET", keyPath, nil).Items
+	if len(keys) != 1 || keys[0].Name != "key" {
+		t.Fatalf("got %+v", keys)
+	}
+	want[object](owner, "DELETE", keyPath+"/"+keys[0].ID, nil)
+	eve := f.newClient(t)
+	eve.wantStatus(http.StatusForbidden, "POST", loginPath, d.assert(t, want[begun](eve, "POST", loginOptions, nil), 1))
+	f.wantRecorded(t, "add-passkey done", "passkey-login done", "remove-passkey done", "passkey-login denied")
+}
+
+// TestAttackPasskeys: answers that are replayed, late, of another site, of a copied or a foreign authenticator, or not
+// verified by a person, sign nobody in.
+func TestAttackPasskeys(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, shop := f.setUp(t)
+	d, other := owner.withPasskey(), f.newDevice()
+	begin := func() begun { return want[begun](f.newClient(t), "POST", loginOptions, nil) }
+	refused := func(name string, answer object) {
+		t.Helper()
+		eve := f.newClient(t)
+		if status, text := eve.send("POST", loginPath, answer); status != http.StatusForbidden &&
+			status != http.StatusConflict {
+			t.Errorf("%s: got %d %s", name, status, text)
+		}
+		eve.wantStatus(http.StatusUnauthorized, "GET", "/api/v1/me", nil)
+	}
+	good := d.assert(t, begin(), 1)
+	want[object](f.newClient(t), "POST", loginPath, good)
+	refused("replayed", good)
+	good["ceremony"] = begin().Ceremony
+	refused("the answer to another challenge", good)
+	refused("a counter that did not grow", d.assert(t, begin(), 0))
+	late := d.assert(t, begin(), 1)
+	f.advance(6 * time.Minute)
+	refused("late", late)
+	other.Options.UserHandle = d.Options.UserHandle
+	refused("a key that nobody registered", other.assert(t, begin(), 1))
+	other.Options.UserHandle = []byte("u-none")
+	refused("an account that does not exist", other.assert(t, begin(), 1))
+	site := *d
+	site.party.Origin = "https://evil.example"
+	refused("another site", site.assert(t, begin(), 5))
+	site = *d
+	site.party.ID = "evil.example"
+	refused("another party", site.assert(t, begin(), 6))
+	site = *d
+	site.Options.UserNotVerified = true
+	refused("no verification of the person", site.assert(t, begin(), 7))
+	for _, text := range []string{"null", "{}", `"x"`, "[]", `{"id":"` + strings.Repeat("A", 40_000) + `"}`} {
+		refused("garbage", object{"ceremony": begin().Ceremony, "credential": json.RawMessage(text)})
+	}
+	// Registration: not verified, of another account, replayed, or in a session that is not fresh.
+	member := owner.join(shop, "member@example.com", "member")
+	d2 := f.newDevice()
+	d2.Options.UserNotVerified = true
+	owner.wantStatus(http.StatusForbidden, "POST", keyPath, d2.register(t, want[begun](owner, "POST", keyOptions, nil)))
+	d2.Options.UserNotVerified = false
+	member.wantStatus(http.StatusForbidden, "POST", keyPath, d2.register(t, want[begun](owner, "POST", keyOptions, nil)))
+	once := d2.register(t, want[begun](owner, "POST", keyOptions, nil))
+	want[item](owner, "POST", keyPath, once)
+	owner.wantStatus(http.StatusForbidden, "POST", keyPath, once)
+	f.advance(16 * time.Minute)
+	owner.wantStatus(http.StatusForbidden, "POST", keyOptions, nil)
+	if got := want[itemList](owner, "GET", keyPath, nil).Items; len(got) != 2 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestSessionsEnd: a person lists the sessions of the account, ends one or all others, and a new password ends the
+// others.
+func TestSessionsEnd(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, _ := f.setUp(t)
+	right := object{"email": "ann@example.com", "password": "password of ann"}
+	signIn := func() *client {
+		c := f.newClient(t)
+		want[object](c, "POST", "/api/v1/login", right)
+		return c
+	}
+	type sessions struct {
+		Items []struct {
+			ID      string
+			Current bool
+		}
+	}
+	idOf := func(c *client) string {
+		for _, i := range want[sessions](c, "GET", "/api/v1/me/sessions", nil).Items {
+			if i.Current {
+				return i.ID
+			}
+		}
+		t.Fatal("the session is not in the list")
+		return ""
+	}
+	a, b := signIn(), signIn()
+	want[object](owner, "DELETE", "/api/v1/me/sessions/"+idOf(a), nil)
+	a.wantStatus(http.StatusUnauthorized, "GET", "/api/v1/me", nil)
+	want[object](b, "GET", "/api/v1/me", nil)
+	a = signIn()
+	if got := want[struct{ Ended int }](owner, "DELETE", "/api/v1/me/sessions", nil); got.Ended != 2 {
+		t.Errorf("ended %d", got.Ended)
+	}
+	for _, c := range []*client{a, b} {
+		c.wantStatus(http.StatusUnauthorized, "GET", "/api/v1/me", nil)
+	}
+	a = signIn()
+	want[object](owner, "PUT", "/api/v1/me/password", object{"old": "password of ann", "new": "another password"})
+	a.wantStatus(http.StatusUnauthorized, "GET", "/api/v1/me", nil)
+	want[object](owner, "GET", "/api/v1/me", nil)
+}
+
+// TestPagesHaveNoInlineScript: the policy allows only scripts of files, and no page has another one.
+func TestPagesHaveNoInlineScript(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, _ := f.setUp(t)
+	owner.withPasskey()
+	inline := regexp.MustCompile(`(?i)<script>|<script [^>]*>[^<]|\son[a-z]+=|javascript:|style=`)
+	for path, wanted := range map[string]string{"/": "Organisations", "/account": `data-path="/api/v1/me/passkeys/`,
+		"/login": `src="/passkey.js"`, "/join?token=x": "Join", "/setup?token=x": "Set up"} {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", f.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := owner.http.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(text), wanted) {
+			t.Errorf("%s: %d, %v: %s", path, resp.StatusCode, err, text)
+		}
+		if found := inline.Find(text); found != nil {
+			t.Errorf("%s has the inline script %q", path, found)
+		}
+		if csp := resp.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "script-src 'self';") ||
+			strings.Contains(csp, "unsafe") {
+			t.Errorf("%s has the policy %q", path, csp)
+		}
+	}
+	if status, text := owner.send("GET", "/passkey.js", nil); status != http.StatusOK ||
+		!strings.Contains(string(text), "navigator.credentials.get") {
+		t.Errorf("the script: %d %.60s", status, text)
+	}
+}
