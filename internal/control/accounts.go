@@ -294,9 +294,9 @@ func (s *Server) listSessions(ctx context.Context, c *Caller, _ *nothing) (*outp
 	return out, err
 }
 
-// byID is an input that names one thing of the account.
+// byID is an input that names one thing of the account. The id of a passkey can be long.
 type byID struct {
-	ID string `path:"id" maxLength:"40"`
+	ID string `path:"id" maxLength:"1400"`
 }
 
 func (i *byID) subject() (organisation, subject string) { return "", i.ID }

@@ -36,10 +36,11 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
-// Config configures a Server. Store, Ledger and Public must be set.
+// Config configures a Server. Store, Ledger, Keys and Public must be set.
 type Config struct {
 	Store  *store.Store
 	Ledger *ledger.Log
+	Keys   *auth.Keyring // opens the secrets of the store
 	// Public is the URL under which browsers reach the server, without a path. Cookies are for https only, unless it is
 	// http, which only an address of this machine may be.
 	Public  *url.URL
@@ -100,6 +101,7 @@ func New(c Config) (*Server, error) {
 	s.organisationRoutes()
 	s.tokenRoutes()
 	s.passkeyRoutes()
+	s.providerRoutes()
 	s.servePages()
 	return s, nil
 }

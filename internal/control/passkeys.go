@@ -152,14 +152,7 @@ func (s *Server) listPasskeys(ctx context.Context, c *Caller, _ *nothing) (*outp
 	return answerWith(list[store.Passkey]{Items: all}), err
 }
 
-// ofPasskey names a passkey: the id of a credential can be long.
-type ofPasskey struct {
-	ID string `path:"id" maxLength:"1400"`
-}
-
-func (i *ofPasskey) subject() (organisation, subject string) { return "", i.ID }
-
-func (s *Server) removePasskey(ctx context.Context, c *Caller, in *ofPasskey) (*nothing, error) {
+func (s *Server) removePasskey(ctx context.Context, c *Caller, in *byID) (*nothing, error) {
 	return nil, s.Store.RemovePasskey(ctx, c.Account.ID, in.ID)
 }
 

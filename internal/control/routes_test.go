@@ -31,6 +31,9 @@ var requests = map[string]struct {
 	"list-sessions":       {needs: "person"},
 	"end-session":         {needs: "person", id: "ws-none"},
 	"accept-invitation":   {needs: "person", body: object{"token": "x"}},
+	"list-providers":      {needs: "open"},
+	"list-identities":     {needs: "person"},
+	"remove-identity":     {needs: "fresh person", id: "id-none"},
 	"begin-passkey-login": {needs: "open"},
 	"passkey-login":       {needs: "open", body: object{"ceremony": "x", "credential": object{}}},
 	"list-passkeys":       {needs: "person"},
@@ -209,7 +212,8 @@ func checkRoute(t *testing.T, callers map[string]caller, kind string, r control.
 		[]string{"setup", "signup", "accept-invitation", "set-password",
 			"passkey-login", "add-passkey"}, r.Operation):
 		allowed = true
-	case status == http.StatusNotFound && slices.Contains([]string{"end-session", "remove-passkey"}, r.Operation):
+	case status == http.StatusNotFound && slices.Contains([]string{"end-session", "remove-passkey",
+		"remove-identity"}, r.Operation):
 		allowed = true
 	case beyondRole[r.Operation] != "" && c.role < store.Admin:
 		allowed = status == http.StatusForbidden || status == http.StatusNotFound

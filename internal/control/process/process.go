@@ -22,6 +22,7 @@ import (
 	"bailey"
 	"bailey/internal/control"
 	"bailey/internal/ledger"
+	programs "bailey/internal/program"
 	"bailey/internal/store"
 )
 
@@ -93,7 +94,7 @@ func (p *program) runCommand(ctx context.Context, args []string) error {
 	}
 	do, ok := verbs[args[0]]
 	if !ok {
-		return usageFault(fmt.Sprintf("%.40q is not a command", args[0]))
+		return self.UsageFault(fmt.Sprintf("%.40q is not a command", args[0]))
 	}
 	if err := p.parseFlags(args[0], args[1:]); err != nil {
 		return err
@@ -105,49 +106,29 @@ func (p *program) runCommand(ctx context.Context, args []string) error {
 	return do(ctx, s)
 }
 
-func usageFault(message string) error { return bailey.Invalid.New(message, "bailey-server --help") }
+// self is this program.
+var self = programs.Program{Name: "bailey-server", Usage: usage}
 
 func (p *program) parseFlags(verb string, args []string) error {
-	f := flag.NewFlagSet(verb, flag.ContinueOnError)
-	f.SetOutput(io.Discard)
-	f.StringVar(&p.config, "config", "", "")
-	f.StringVar(&p.dir, "dir", "", "")
-	if verb == "serve" {
-		f.StringVar(&p.listen, "listen", "", "")
-		f.BoolVar(&p.insecure, "insecure-http", false, "")
-	} else {
-		f.BoolVar(&p.json, "json", false, "")
+	rest, err := self.ParseFlags(verb, args, p.stdout, func(f *flag.FlagSet) {
+		f.StringVar(&p.config, "config", "", "")
+		f.StringVar(&p.dir, "dir", "", "")
+		if verb == "serve" {
+			f.StringVar(&p.listen, "listen", "", "")
+			f.BoolVar(&p.insecure, "insecure-http", false, "")
+		} else {
+			f.BoolVar(&p.json, "json", false, "")
+		}
+	})
+	if err == nil {
+		err = self.RefuseArguments(verb, rest)
 	}
-	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(p.stdout, usage)
-		return err
-	} else if err != nil {
-		return usageFault(err.Error())
-	}
-	if f.NArg() > 0 {
-		return usageFault(fmt.Sprintf("%s takes no argument %.40q", verb, f.Arg(0)))
-	}
-	return nil
+	return err
 }
 
 // stateDir returns the directory of the server's files.
 func (p *program) stateDir() (string, error) {
-	dir := p.dir
-	if dir == "" {
-		dir = p.getenv("BAILEY_SERVER_DIR")
-	}
-	if dir == "" {
-		state := p.getenv("XDG_STATE_HOME")
-		if state == "" {
-			home, err := os.UserHomeDir()
-			if err != nil {
-				return "", usageFault("--dir is missing, and there is no home directory")
-			}
-			state = filepath.Join(home, ".local", "state")
-		}
-		dir = filepath.Join(state, "bailey-server")
-	}
-	return filepath.Abs(dir)
+	return self.StateDir(p.dir, "BAILEY_SERVER_DIR", p.getenv)
 }
 
 // runServer opens everything in the order in which the parts need each other, and serves until ctx ends.
