@@ -45,6 +45,9 @@ type Config struct {
 	// http, which only an address of this machine may be.
 	Public  *url.URL
 	Proxies auth.Proxies
+	// Console is the origin of pages elsewhere that may use the API with the person's session, or "". Their site must be
+	// that of Public, since cookies are strict.
+	Console string
 	Version string
 	Log     *slog.Logger     // slog.Default if it is nil
 	Now     func() time.Time // time.Now if it is nil
@@ -70,6 +73,10 @@ func New(c Config) (*Server, error) {
 		!isLocal(c.Public) {
 		return nil, bailey.Invalid.Errorf("set it to https://NAME, or to http://localhost:PORT for a trial on this machine",
 			"the public URL %v is not that of a server for people", c.Public)
+	}
+	if u, err := url.Parse(c.Console); c.Console != "" && (err != nil || u.Scheme+"://"+u.Host != c.Console ||
+		u.Scheme != "https" && !isLocal(u)) {
+		return nil, bailey.Invalid.Errorf("set it to https://NAME", "console_origin %q is not a safe origin", c.Console)
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()
@@ -121,6 +128,11 @@ func (s *Server) Handler() http.Handler {
 	if err := origins.AddTrustedOrigin(s.Public.Scheme + "://" + s.Public.Host); err != nil {
 		panic(err) // New has checked the URL
 	}
+	if s.Console != "" {
+		if err := origins.AddTrustedOrigin(s.Console); err != nil {
+			panic(err) // New has checked it
+		}
+	}
 	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeProblem(w, bailey.Denied.New("the request comes from another site", "open "+s.Public.String()))
 	}))
@@ -143,9 +155,35 @@ func (s *Server) Handler() http.Handler {
 			writeProblem(w, bailey.NotFound.New("this server has another name", "open "+s.Public.String()))
 			return
 		}
+		if s.answerPreflight(w, r) {
+			return
+		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		inner.ServeHTTP(w, r)
 	})
+}
+
+// answerPreflight permits the API to pages of exactly the configured origin, with the session. It reports whether the
+// request only asked for that.
+func (s *Server) answerPreflight(w http.ResponseWriter, r *http.Request) bool {
+	if s.Console == "" || !strings.HasPrefix(r.URL.Path, "/api/") {
+		return false
+	}
+	h := w.Header()
+	h.Add("Vary", "Origin")
+	if r.Header.Get("Origin") != s.Console {
+		return false
+	}
+	h.Set("Access-Control-Allow-Origin", s.Console)
+	h.Set("Access-Control-Allow-Credentials", "true")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE")
+	h.Set("Access-Control-Allow-Headers", "Content-Type, Authorization")
+	h.Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusNoContent)
+	return true
 }
 
 // OfferSetup returns the one-time link with which the first owner signs up, or "" if there is an account.

@@ -264,3 +264,20 @@ func (s *Store) EndOtherSessions(ctx context.Context, account, keep string) (int
 	n, err := s.execChange(ctx, s.db, "DELETE FROM sessions WHERE account = ? AND id <> ?", account, keep)
 	return int(n), err
 }
+
+// TelemetryID returns a random identifier of this database, which it makes the first time.
+func (s *Store) TelemetryID(ctx context.Context) (string, error) {
+	if _, err := s.execChange(ctx, s.db, "INSERT INTO settings (name, value) VALUES ('telemetry', ?) "+
+		"ON CONFLICT (name) DO NOTHING", newID("")); err != nil {
+		return "", err
+	}
+	return oneRow(ctx, s, s.db, "setting", scanText, "SELECT value FROM settings WHERE name = 'telemetry'")
+}
+
+// Counts returns how many accounts, organisations and hosts there are.
+func (s *Store) Counts(ctx context.Context) (accounts, organisations, hosts int, err error) {
+	_, err = oneRow(ctx, s, s.db, "count", func(scan func(...any) error) (struct{}, error) {
+		return struct{}{}, scan(&accounts, &organisations, &hosts)
+	}, "SELECT (SELECT count(*) FROM accounts), (SELECT count(*) FROM organisations), (SELECT count(*) FROM hosts)")
+	return accounts, organisations, hosts, err
+}

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"bailey"
 	"bailey/internal/auth"
@@ -44,6 +45,7 @@ const usage = `bailey-server is the control plane for teams: people, organisatio
                                          let people sign in at a provider; its secret is read from standard input
   bailey-server provider list
   bailey-server provider remove NAME
+  bailey-server telemetry show           print what would be sent, which is nothing unless the build has a key
   bailey-server --version
 
 All of them take [--config FILE] [--dir DIR], and all but serve take [--json]. If a command changes something that is
@@ -128,7 +130,8 @@ func (p *program) runCommand(ctx context.Context, args []string) error {
 func (p *program) verbs() map[string]func(context.Context, settings) error {
 	return map[string]func(context.Context, settings) error{"serve": p.runServer, "doctor": p.runDoctor,
 		"migrate": p.runMigrate, "backup": p.runBackup, "restore": p.runRestore, "keys rotate": p.runRotate,
-		"provider add": p.addProvider, "provider list": p.listProviders, "provider remove": p.removeProvider}
+		"provider add": p.addProvider, "provider list": p.listProviders, "provider remove": p.removeProvider,
+		"telemetry show": p.showTelemetry}
 }
 
 // self is this program.
@@ -205,8 +208,11 @@ func (p *program) runServer(ctx context.Context, s settings) (err error) {
 		public = &url.URL{Scheme: "http", Host: net.JoinHostPort("localhost", port)}
 	}
 	c, err := control.New(control.Config{Store: db, Ledger: l, Keys: keys, Public: public, Proxies: s.proxies,
-		Version: version, Log: log})
+		Console: s.console, Version: version, Log: log})
 	if err != nil {
+		return err
+	}
+	if err := p.startTelemetry(ctx, s, db, log); err != nil {
 		return err
 	}
 	link, err := c.OfferSetup(ctx)
@@ -252,6 +258,22 @@ func (s *settings) loadCertificate(insecure bool, log *slog.Logger) (*tls.Config
 	return nil, nil
 }
 
+// checkExpiry returns an error if the certificate ends within two weeks.
+func (s *settings) checkExpiry() error {
+	if s.tlsCert == "" {
+		return nil
+	}
+	pair, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
+	if err != nil {
+		return nil // loadCertificate has said so
+	}
+	if left := time.Until(pair.Leaf.NotAfter); left < 14*24*time.Hour {
+		return bailey.Unavailable.Errorf("renew it, and restart the server", "the certificate ends on %s",
+			pair.Leaf.NotAfter.UTC().Format(time.DateOnly))
+	}
+	return nil
+}
+
 // finding is one line of doctor.
 type finding struct {
 	Name   string `json:"name"`
@@ -276,7 +298,7 @@ func (p *program) runDoctor(ctx context.Context, s settings) error {
 	}
 	_, err := s.loadCertificate(true, slog.New(slog.DiscardHandler))
 	add("tls", map[bool]string{true: "certificate " + s.tlsCert,
-		false: "none: only for this machine, or behind a proxy"}[s.tlsCert != ""], err)
+		false: "none: only for this machine, or behind a proxy"}[s.tlsCert != ""], errors.Join(err, s.checkExpiry()))
 	if _, err := os.Stat(s.dir); err != nil {
 		add("state", "", bailey.NotFound.Wrap(err, "the server was never started here", "bailey-server serve"))
 	} else {
