@@ -134,7 +134,7 @@ func (s *Server) handleSetup(ctx context.Context, c *Caller, in *body[setupBody]
 	if err := errors.Join(checkPerson(b.Name, ""), checkEmail(b.Email), checkName(b.Organisation)); err != nil {
 		return nil, firstFault(err)
 	}
-	hash, err := s.Passwords.Hash(ctx, b.Password)
+	hash, err := s.Passwords.Hash(ctx, b.Password, b.Name, b.Email, b.Organisation)
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +162,11 @@ func firstFault(err error) error {
 
 // signIn begins a session.
 func (s *Server) signIn(ctx context.Context, c *Caller, a store.Account) (*signedIn, error) {
+	if c.Replaces != "" { // the browser has one session, and a token that was fixed before is of no use
+		if err := s.Store.EndSessionByHash(ctx, c.Replaces); err != nil {
+			return nil, err
+		}
+	}
 	token := auth.NewToken(auth.SessionToken)
 	address := ""
 	if c.Address.IsValid() {
@@ -181,6 +186,9 @@ func (s *Server) signIn(ctx context.Context, c *Caller, a store.Account) (*signe
 
 // handleLogin answers every failure in the same way and in the same time.
 func (s *Server) handleLogin(ctx context.Context, c *Caller, in *body[loginBody]) (*signedIn, error) {
+	if s.NoPasswords {
+		return nil, bailey.Denied.New("this server does not accept a password alone", "sign in with a passkey or a provider")
+	}
 	if wait := s.guesses.AllowKey(store.Hash(strings.ToLower(in.Body.Email))); wait > 0 {
 		return nil, tooMany(wait)
 	}
@@ -205,10 +213,11 @@ func (s *Server) handleSignup(ctx context.Context, c *Caller, in *body[NewAccoun
 	if err := checkPerson(b.Name, ""); err != nil {
 		return nil, err
 	}
-	if _, err := s.Store.InvitationByHash(ctx, store.Hash(b.Token)); err != nil {
+	i, err := s.Store.InvitationByHash(ctx, store.Hash(b.Token))
+	if err != nil {
 		return nil, noInvitation(err)
 	}
-	hash, err := s.Passwords.Hash(ctx, b.Password)
+	hash, err := s.Passwords.Hash(ctx, b.Password, b.Name, i.Email)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +269,7 @@ func (s *Server) setPassword(ctx context.Context, c *Caller, in *body[struct {
 	if !ok {
 		return nil, bailey.Denied.New("the old password is wrong", "")
 	}
-	hash, err := s.Passwords.Hash(ctx, in.Body.New)
+	hash, err := s.Passwords.Hash(ctx, in.Body.New, c.Account.Name, c.Account.Email)
 	if err != nil {
 		return nil, err
 	}
@@ -272,7 +281,7 @@ func (s *Server) setFirstPassword(ctx context.Context, c *Caller, password strin
 	if s.Now().Sub(c.Since) > freshLife {
 		return notFresh()
 	}
-	hash, err := s.Passwords.Hash(ctx, password)
+	hash, err := s.Passwords.Hash(ctx, password, c.Account.Name, c.Account.Email)
 	if err != nil {
 		return err
 	}

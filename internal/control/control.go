@@ -48,9 +48,11 @@ type Config struct {
 	// Console is the origin of pages elsewhere that may use the API with the person's session, or "". Their site must be
 	// that of Public, since cookies are strict.
 	Console string
-	Version string
-	Log     *slog.Logger     // slog.Default if it is nil
-	Now     func() time.Time // time.Now if it is nil
+	// NoPasswords refuses to sign in with a password alone: people need a passkey, or a provider.
+	NoPasswords bool
+	Version     string
+	Log         *slog.Logger     // slog.Default if it is nil
+	Now         func() time.Time // time.Now if it is nil
 	// Passwords is how passwords are checked; the default allows as many checks at once as there are processors.
 	Passwords *auth.Passwords
 }

@@ -226,3 +226,73 @@ func TestPagesHaveNoInlineScript(t *testing.T) {
 		t.Errorf("the script: %d %.60s", status, text)
 	}
 }
+
+// TestSessionLimits: a session ends after three days without use and after two weeks, and signing in again replaces it.
+func TestSessionLimits(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, shop := f.setUp(t)
+	right := object{"email": "ann@example.com", "password": "password of ann"}
+	for range 4 { // in use
+		f.advance(71 * time.Hour)
+		want[object](owner, "GET", "/api/v1/me", nil)
+	}
+	f.advance(73 * time.Hour)
+	owner.wantStatus(http.StatusUnauthorized, "GET", "/api/v1/me", nil)
+	want[object](owner, "POST", "/api/v1/login", right)
+	for range 6 {
+		f.advance(55 * time.Hour)
+		want[object](owner, "GET", "/api/v1/me", nil)
+	}
+	f.advance(55 * time.Hour)
+	owner.wantStatus(http.StatusUnauthorized, "GET", "/api/v1/me", nil)
+	want[object](owner, "POST", "/api/v1/login", right)
+	before := owner.http.Jar.Cookies(mustURL(t, f.URL))
+	want[object](owner, "POST", "/api/v1/login", right)
+	old := f.newClient(t)
+	old.http.Jar.SetCookies(mustURL(t, f.URL), before)
+	old.wantStatus(http.StatusUnauthorized, "GET", "/api/v1/me", nil)
+	member := owner.join(shop, "member@example.com", "member")
+	admin := owner.join(shop, "admin@example.com", "admin")
+	base := "/api/v1/organisations/" + shop + "/members/"
+	admin.wantStatus(http.StatusForbidden, "DELETE", base+owner.account.ID+"/sessions", nil)
+	want[object](admin, "DELETE", base+member.account.ID+"/sessions", nil)
+	member.wantStatus(http.StatusUnauthorized, "GET", "/api/v1/me", nil)
+}
+
+// TestNoPasswords: if the server says so, a password alone signs nobody in, and a passkey does.
+func TestNoPasswords(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, _ := f.setUp(t)
+	d := owner.withPasskey()
+	f.NoPasswords = true
+	c := f.newClient(t)
+	c.wantStatus(http.StatusForbidden, "POST", "/api/v1/login", object{"email": "ann@example.com",
+		"password": "password of ann"})
+	c.wantStatus(http.StatusForbidden, "POST", "/api/v1/login", object{"email": "nobody@example.com", "password": "x"})
+	want[object](c, "POST", loginPath, d.assert(t, want[begun](c, "POST", loginOptions, nil), 1))
+}
+
+// TestGuessablePasswords: a new password is not one of the most frequent, nor a name of the account.
+func TestGuessablePasswords(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, shop := f.setUp(t)
+	for _, password := range []string{"password", "PASSWORD", "12345678", "qwertyuiop", "bailey2026", "Bailey-bailey!", "x"} {
+		owner.wantStatus(http.StatusUnprocessableEntity, "PUT", "/api/v1/me/password",
+			object{"old": "password of ann", "new": password})
+	}
+	f.newClient(t).wantStatus(http.StatusUnprocessableEntity, "POST", "/api/v1/signup", object{"name": "Robert Tables",
+		"token": owner.invite(shop, "bobby@example.com"), "password": "RobertBobby1"})
+	for _, password := range []string{strings.Repeat("ä", 36), "        ", "bailey is not all of it",
+		"~!@#$%^&*()_+|;'<>"} {
+		want[object](owner, "PUT", "/api/v1/me/password", object{"old": "password of ann", "new": password})
+		c := f.newClient(t)
+		want[object](c, "POST", "/api/v1/login", object{"email": "ann@example.com", "password": password})
+		c.wantStatus(http.StatusUnauthorized, "POST", "/api/v1/login", object{"email": "ann@example.com",
+			"password": strings.ToUpper(password) + "x"})
+		want[object](owner, "PUT", "/api/v1/me/password", object{"old": password, "new": "password of ann"})
+		f.advance(time.Minute)
+	}
+}

@@ -65,6 +65,8 @@ type Caller struct {
 	Role    store.Role    // in the organisation of the path
 	Address netip.Addr
 	Client  string // User-Agent, shortened
+	// Replaces is the hash of a session that the browser has when it signs in again.
+	Replaces string
 }
 
 // ofOrganisation is the path parameter that names an organisation. The middleware reads it, not the handlers.
@@ -130,6 +132,9 @@ func (s *Server) admitRequest(id string, a Access) func(huma.Context, func(huma.
 func (s *Server) admitCaller(r *http.Request, a Access) (*Caller, error) {
 	c := &Caller{Address: s.Proxies.Client(r), Client: shortenClient(r.UserAgent())}
 	err := s.checkRate(a.Rate, c.Address)
+	if cookie, none := r.Cookie(s.cookieName()); a.Open && none == nil && auth.IsToken(cookie.Value, auth.SessionToken) {
+		c.Replaces = store.Hash(cookie.Value)
+	}
 	if err == nil && !a.Open {
 		err = s.findCaller(r, c, a)
 	}

@@ -281,3 +281,9 @@ func (s *Store) Counts(ctx context.Context) (accounts, organisations, hosts int,
 	}, "SELECT (SELECT count(*) FROM accounts), (SELECT count(*) FROM organisations), (SELECT count(*) FROM hosts)")
 	return accounts, organisations, hosts, err
 }
+
+// EndSessionByHash ends a session, if it exists.
+func (s *Store) EndSessionByHash(ctx context.Context, hash string) error {
+	_, err := s.execChange(ctx, s.db, "DELETE FROM sessions WHERE hash = ?", hash)
+	return err
+}

@@ -208,7 +208,7 @@ func (p *program) runServer(ctx context.Context, s settings) (err error) {
 		public = &url.URL{Scheme: "http", Host: net.JoinHostPort("localhost", port)}
 	}
 	c, err := control.New(control.Config{Store: db, Ledger: l, Keys: keys, Public: public, Proxies: s.proxies,
-		Console: s.console, Version: version, Log: log})
+		Console: s.console, NoPasswords: s.noPasswords, Version: version, Log: log})
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ type settings struct {
 	proxies               auth.Proxies
 	console               string // the origin of a console elsewhere, or ""
 	noTelemetry           bool
+	noPasswords           bool
 	warnings              []string
 }
 
@@ -90,11 +91,12 @@ func (s *settings) parseSettings(name string, text []byte) error {
 	}
 	var public string
 	var proxies []string
-	anonymousUsage := true
+	anonymousUsage, passwords := true, true
 	f.Fields(f.Body(text), "the configuration", strictyaml.Fields{
 		"listen":         strictyaml.TextField(f, "listen", &s.listen),
 		"public_url":     strictyaml.TextField(f, "public_url", &public),
 		"database":       strictyaml.TextField(f, "database", &s.database),
+		"password_login": f.BoolField("password_login", &passwords),
 		"console_origin": strictyaml.TextField(f, "console_origin", &s.console),
 		"telemetry": func(n ast.Node) {
 			f.Fields(n, "telemetry", strictyaml.Fields{
@@ -116,7 +118,7 @@ func (s *settings) parseSettings(name string, text []byte) error {
 		}
 		s.public = u
 	}
-	s.noTelemetry = !anonymousUsage
+	s.noTelemetry, s.noPasswords = !anonymousUsage, !passwords
 	if s.console != "" {
 		u, err := url.Parse(s.console)
 		if err != nil || u.Host == "" || u.Scheme+"://"+u.Host != s.console || u.Scheme != "https" && u.Scheme != "http" {
