@@ -236,9 +236,12 @@ func noInvitation(err error) error {
 	return err
 }
 
-func (s *Server) acceptInvitation(ctx context.Context, c *Caller, in *body[struct {
+// AcceptedInvitation is the token of an invitation.
+type AcceptedInvitation struct {
 	Token string `json:"token" maxLength:"100"`
-}]) (*nothing, error) {
+}
+
+func (s *Server) acceptInvitation(ctx context.Context, c *Caller, in *body[AcceptedInvitation]) (*nothing, error) {
 	_, err := s.Store.Accept(ctx, store.Hash(in.Body.Token), c.Account)
 	return nil, noInvitation(err)
 }
@@ -255,10 +258,13 @@ func (s *Server) showAccount(_ context.Context, c *Caller, _ *nothing) (*output[
 	return answerWith(c.Account), nil
 }
 
-func (s *Server) setPassword(ctx context.Context, c *Caller, in *body[struct {
+// ChangedPassword is a new password.
+type ChangedPassword struct {
 	Old string `json:"old" maxLength:"100"`
 	New string `json:"new" maxLength:"100" doc:"8 characters or more"`
-}]) (*nothing, error) {
+}
+
+func (s *Server) setPassword(ctx context.Context, c *Caller, in *body[ChangedPassword]) (*nothing, error) {
 	if c.Account.Password == "" {
 		return nil, s.setFirstPassword(ctx, c, in.Body.New)
 	}

@@ -97,7 +97,7 @@ func TestRealProvider(t *testing.T) {
 	t.Parallel()
 	ktest.Long(t)
 	ktest.Require(t, "node")
-	modules, err := providerModules()
+	modules, err := findModule("oidc-provider", "BAILEY_OIDC_PROVIDER")
 	if err != nil {
 		ktest.Missing(t, "oidc-provider", err)
 	}
@@ -162,17 +162,18 @@ func TestRealProvider(t *testing.T) {
 	f.wantRecorded(t, "provider-login denied", "provider-login done")
 }
 
-// providerModules returns the directory into which npm installed oidc-provider, as test/cedar does for its module.
-func providerModules() (string, error) {
-	for _, dir := range append([]string{os.Getenv("BAILEY_OIDC_PROVIDER")}, filepath.SplitList(os.Getenv("PATH"))...) {
+// findModule returns the directory into which npm installed a module, as test/cedar does for its module: the value of a
+// variable, or a directory on PATH.
+func findModule(name, variable string) (string, error) {
+	for _, dir := range append([]string{os.Getenv(variable)}, filepath.SplitList(os.Getenv("PATH"))...) {
 		if filepath.Base(dir) == ".bin" {
 			dir = filepath.Dir(dir)
 		}
-		if _, err := os.Stat(filepath.Join(dir, "oidc-provider", "package.json")); dir != "" && err == nil {
+		if _, err := os.Stat(filepath.Join(dir, name, "package.json")); dir != "" && err == nil {
 			return filepath.Abs(dir)
 		}
 	}
-	return "", errors.New("oidc-provider is missing: npm install it, and set BAILEY_OIDC_PROVIDER to its node_modules")
+	return "", errors.New(name + " is missing: npm install it, and set " + variable + " to its node_modules directory")
 }
 
 // hostile is a provider that answers as a test wants.

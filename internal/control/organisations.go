@@ -200,10 +200,14 @@ func (s *Server) listInvitations(ctx context.Context, _ *Caller,
 	return out, err
 }
 
-func (s *Server) inviteAddress(ctx context.Context, c *Caller, in *inOrganisationWith[struct {
+// NewInvitation invites an address.
+type NewInvitation struct {
 	WithRole
 	Email string `json:"email" maxLength:"254"`
-}]) (*output[invitationItem], error) {
+}
+
+func (s *Server) inviteAddress(ctx context.Context, c *Caller,
+	in *inOrganisationWith[NewInvitation]) (*output[invitationItem], error) {
 	role, err := store.ParseRole(in.Body.Role)
 	if err := errors.Join(err, checkEmail(in.Body.Email)); err != nil {
 		return nil, firstFault(err)

@@ -57,6 +57,12 @@ func (s *Server) beginPasskeyLogin(ctx context.Context, _ *Caller, _ *nothing) (
 	return s.beginCeremony(ctx, passkeyLogin, "", o)
 }
 
+// NewPasskey is the answer of the browser, and a name.
+type NewPasskey struct {
+	Named
+	PasskeyAnswer
+}
+
 func (s *Server) endPasskeyLogin(ctx context.Context, c *Caller, in *body[PasskeyAnswer]) (*signedIn, error) {
 	begun, err := s.Store.EndCeremony(ctx, passkeyLogin, store.Hash(in.Body.Ceremony))
 	if err != nil {
@@ -120,10 +126,7 @@ func (s *Server) beginPasskey(ctx context.Context, c *Caller, _ *nothing) (*outp
 	return s.beginCeremony(ctx, passkeyAdd, c.Account.ID, o)
 }
 
-func (s *Server) endPasskey(ctx context.Context, c *Caller, in *body[struct {
-	Named
-	PasskeyAnswer
-}]) (*output[store.Passkey], error) {
+func (s *Server) endPasskey(ctx context.Context, c *Caller, in *body[NewPasskey]) (*output[store.Passkey], error) {
 	if err := checkName(in.Body.Name); err != nil {
 		return nil, err
 	}
