@@ -57,6 +57,8 @@ var layers = []struct {
 	{"system", "the kernel, files, the network and keys", map[string]imports{
 		"internal/peer":          {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
 		"internal/terminal":      {},
+		"internal/program":       {ours: []string{"."}},
+		"internal/telemetry":     {},
 		"internal/safefile":      {ours: []string{"."}},
 		"internal/strangers":     {},
 		"internal/toolchain":     {ours: []string{".", "internal/safefile"}, outside: []string{"github.com/pelletier/go-toml/v2"}},
@@ -91,7 +93,7 @@ var layers = []struct {
 		"internal/ledger":        {ours: []string{".", "audit", "internal/receipts", "internal/ledger/owned"}, outside: []string{"golang.org/x/sys"}},
 		"internal/notify":        {ours: []string{"."}},
 		"internal/enrol":         {ours: []string{".", "internal/fleet", "internal/fleet/pipe", "internal/safefile"}},
-		"internal/auth":          {ours: []string{"."}, outside: []string{"golang.org/x/crypto/bcrypt", "golang.org/x/time"}},
+		"internal/auth":          {ours: []string{".", "internal/safefile"}, outside: []string{"golang.org/x/crypto/bcrypt", "golang.org/x/time", "github.com/coreos/go-oidc/v3", "github.com/go-webauthn/webauthn", "golang.org/x/oauth2"}},
 		"internal/store":         {ours: []string{"."}, outside: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "modernc.org/sqlite"}},
 		"internal/hostdisk":      {ours: []string{".", "internal/remote"}},
 		"internal/image":         {ours: []string{".", "internal/ext4", "internal/initramfs", "internal/safefile", "internal/strictjson"}, outside: []string{"golang.org/x/sys"}},
@@ -127,12 +129,12 @@ var layers = []struct {
 	{"command line", "commands, questions and output", map[string]imports{
 		"internal/cli":             {ours: []string{".", "audit", "internal/approve", "internal/approvaltext", "internal/agenthook", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/readonly", "internal/receipts", "internal/redact", "internal/safefile", "internal/settings", "internal/shellparse", "internal/sshca", "internal/strangers", "internal/terminal", "internal/tui", "internal/workspace", "pack", "internal/strictjson", "internal/notify", "internal/hostapi", "internal/modelproxy", "internal/enrol"}, outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "github.com/tailscale/hujson"}},
 		"internal/cli/direct":      {ours: []string{".", "audit", "hook", "internal/cli", "internal/egress", "internal/gateway", "internal/hooks", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/notify", "internal/onboard", "internal/packstore", "internal/safefile", "internal/server", "internal/settings", "internal/terminal", "internal/toolchain", "internal/workspace", "internal/wrap", "pack", "internal/ledger/notary", "internal/witness", "internal/readonlyshell", "internal/remote", "internal/source", "internal/sshca", "internal/broker/process", "internal/hostapi", "internal/modelproxy", "internal/hostapply", "internal/image", "internal/hostdisk"}, outside: []string{"golang.org/x/crypto/ssh", "github.com/spf13/cobra"}},
-		"internal/broker/process":  {ours: []string{".", "internal/broker"}},
-		"internal/control/process": {ours: []string{".", "audit", "internal/safefile", "internal/witness", "internal/auth", "internal/control", "internal/ledger", "internal/store", "internal/strictyaml"}, outside: []string{"github.com/goccy/go-yaml", "golang.org/x/mod"}},
+		"internal/broker/process":  {ours: []string{".", "internal/broker", "internal/program"}},
+		"internal/control/process": {ours: []string{".", "audit", "internal/safefile", "internal/witness", "internal/auth", "internal/control", "internal/ledger", "internal/store", "internal/strictyaml", "internal/program", "internal/telemetry"}, outside: []string{"github.com/goccy/go-yaml", "golang.org/x/mod"}},
 		"internal/bench":           {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/cli", "internal/cli/direct", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/policy", "internal/policyfiles", "internal/readonly", "internal/redact", "internal/remote", "internal/server", "internal/settings", "internal/source", "internal/sshca", "internal/terminal", "internal/guestclient", "internal/hostapi", "internal/vmhost", "internal/vmhost/process", "internal/modelproxy"}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/spf13/cobra", "golang.org/x/crypto/ssh", "golang.org/x/sync", "github.com/modelcontextprotocol/go-sdk"}},
 		"internal/shim":            {ours: []string{".", "internal/localapi", "internal/terminal"}},
 		"internal/broker/helper":   {ours: []string{".", "internal/broker", "internal/egress", "internal/jail", "internal/peer"}},
-		"internal/vmhost/process":  {ours: []string{".", "internal/hostapi", "internal/image", "internal/localapi", "internal/vm", "internal/vmhost"}},
+		"internal/vmhost/process":  {ours: []string{".", "internal/hostapi", "internal/image", "internal/localapi", "internal/program", "internal/vm", "internal/vmhost"}},
 	}},
 	{"programs", "start one package", map[string]imports{
 		"cmd/bailey":                {ours: []string{"internal/cli", "internal/cli/direct", "internal/gitsign", "internal/jail"}},
@@ -365,8 +367,9 @@ func TestSpineImportsNothingAbove(t *testing.T) {
 // link, directly or through another package. Of the standard library, they must not link packages that start programs
 // or load code (os/exec, plugin), nor database/sql.
 var small = map[string]struct{ ours, outside []string }{
-	"cmd/bailey-broker": {ours: []string{".", "internal/broker", "internal/broker/process", "internal/approvaltext", "internal/approver", "internal/passkey", "internal/strictjson", "internal/peer", "internal/sigv4", "internal/sshca", "internal/sshsig", "internal/strictyaml"},
+	"cmd/bailey-broker": {ours: []string{".", "internal/broker", "internal/broker/process", "internal/approvaltext", "internal/approver", "internal/passkey", "internal/strictjson", "internal/peer", "internal/sigv4", "internal/sshca", "internal/sshsig", "internal/strictyaml", "internal/program"}},
 		outside: []string{"github.com/go-json-experiment/json/jsontext", "github.com/goccy/go-yaml", "golang.org/x/crypto/ssh", "golang.org/x/sys"}},
+		outside: []string{"github.com/goccy/go-yaml", "golang.org/x/crypto/ssh", "golang.org/x/sys"}},
 	"cmd/bailey-guest": {ours: []string{".", "internal/guestagent", "internal/guestwire", "internal/sandboxdiff", "internal/strictjson"},
 		outside: []string{"github.com/go-json-experiment/json/jsontext", "golang.org/x/sys"}},
 	"cmd/bailey-shim": {ours: []string{".", "internal/peer", "internal/shim", "internal/terminal", "internal/localapi"}, outside: []string{"golang.org/x/sys"}},

@@ -1,6 +1,5 @@
-// Package auth has the parts of the control plane that check who is calling: passwords, tokens, the address of a
-// client,
-// and how often it may try.
+// Package auth has the parts of the control plane that check who is calling: passwords, passkeys, tokens,
+// the address of a client, and how often it may try.
 package auth
 
 import (
@@ -63,11 +62,15 @@ func (p *Passwords) waitForTurn(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// Hash returns the form in which a new password is stored.
-func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
+// Hash returns the form in which a new password is stored. It must not be one that is easily guessed, also by somebody
+// who knows words of the account: its name, address and organisation.
+func (p *Passwords) Hash(ctx context.Context, password string, words ...string) (string, error) {
 	if n := len([]rune(password)); n < MinPassword || len(password) > MaxPassword {
 		return "", bailey.Invalid.Errorf("use a sentence, or let a password manager make one",
 			"a password has at least %d characters and at most %d bytes", MinPassword, MaxPassword)
+	}
+	if err := checkGuessable(password, words); err != nil {
+		return "", err
 	}
 	leave, err := p.waitForTurn(ctx)
 	if err != nil {
@@ -102,6 +105,7 @@ const (
 	InvitationToken = "binv_"
 	APIToken        = "bapi_"
 	HostToken       = "bhost_"
+	CeremonyToken   = "bcer_"
 )
 
 // NewToken returns 32 random bytes behind a prefix.

@@ -94,6 +94,8 @@ func (s *Server) accountRoutes() {
 	addRoute(s, "GET", "/api/v1/me/sessions", "list-sessions", "The sessions of the account", people, s.listSessions)
 	addRoute(s, "DELETE", "/api/v1/me/sessions/{id}", "end-session", "End a session of the account", people,
 		s.endSession)
+	addRoute(s, "DELETE", "/api/v1/me/sessions", "end-other-sessions", "End all sessions of the account but this one",
+		people, s.endOtherSessions)
 	addRoute(s, "POST", "/api/v1/invitations/accept", "accept-invitation",
 		"Accept an invitation with this account", people, s.acceptInvitation)
 }
@@ -132,7 +134,7 @@ func (s *Server) handleSetup(ctx context.Context, c *Caller, in *body[setupBody]
 	if err := errors.Join(checkPerson(b.Name, ""), checkEmail(b.Email), checkName(b.Organisation)); err != nil {
 		return nil, firstFault(err)
 	}
-	hash, err := s.Passwords.Hash(ctx, b.Password)
+	hash, err := s.Passwords.Hash(ctx, b.Password, b.Name, b.Email, b.Organisation)
 	if err != nil {
 		return nil, err
 	}
@@ -160,6 +162,11 @@ func firstFault(err error) error {
 
 // signIn begins a session.
 func (s *Server) signIn(ctx context.Context, c *Caller, a store.Account) (*signedIn, error) {
+	if c.Replaces != "" { // the browser has one session, and a token that was fixed before is of no use
+		if err := s.Store.EndSessionByHash(ctx, c.Replaces); err != nil {
+			return nil, err
+		}
+	}
 	token := auth.NewToken(auth.SessionToken)
 	address := ""
 	if c.Address.IsValid() {
@@ -179,6 +186,9 @@ func (s *Server) signIn(ctx context.Context, c *Caller, a store.Account) (*signe
 
 // handleLogin answers every failure in the same way and in the same time.
 func (s *Server) handleLogin(ctx context.Context, c *Caller, in *body[loginBody]) (*signedIn, error) {
+	if s.NoPasswords {
+		return nil, bailey.Denied.New("this server does not accept a password alone", "sign in with a passkey or a provider")
+	}
 	if wait := s.guesses.AllowKey(store.Hash(strings.ToLower(in.Body.Email))); wait > 0 {
 		return nil, tooMany(wait)
 	}
@@ -203,10 +213,11 @@ func (s *Server) handleSignup(ctx context.Context, c *Caller, in *body[NewAccoun
 	if err := checkPerson(b.Name, ""); err != nil {
 		return nil, err
 	}
-	if _, err := s.Store.InvitationByHash(ctx, store.Hash(b.Token)); err != nil {
+	i, err := s.Store.InvitationByHash(ctx, store.Hash(b.Token))
+	if err != nil {
 		return nil, noInvitation(err)
 	}
-	hash, err := s.Passwords.Hash(ctx, b.Password)
+	hash, err := s.Passwords.Hash(ctx, b.Password, b.Name, i.Email)
 	if err != nil {
 		return nil, err
 	}
@@ -225,9 +236,12 @@ func noInvitation(err error) error {
 	return err
 }
 
-func (s *Server) acceptInvitation(ctx context.Context, c *Caller, in *body[struct {
+// AcceptedInvitation is the token of an invitation.
+type AcceptedInvitation struct {
 	Token string `json:"token" maxLength:"100"`
-}]) (*nothing, error) {
+}
+
+func (s *Server) acceptInvitation(ctx context.Context, c *Caller, in *body[AcceptedInvitation]) (*nothing, error) {
 	_, err := s.Store.Accept(ctx, store.Hash(in.Body.Token), c.Account)
 	return nil, noInvitation(err)
 }
@@ -244,10 +258,16 @@ func (s *Server) showAccount(_ context.Context, c *Caller, _ *nothing) (*output[
 	return answerWith(c.Account), nil
 }
 
-func (s *Server) setPassword(ctx context.Context, c *Caller, in *body[struct {
+// ChangedPassword is a new password.
+type ChangedPassword struct {
 	Old string `json:"old" maxLength:"100"`
 	New string `json:"new" maxLength:"100" doc:"8 characters or more"`
-}]) (*nothing, error) {
+}
+
+func (s *Server) setPassword(ctx context.Context, c *Caller, in *body[ChangedPassword]) (*nothing, error) {
+	if c.Account.Password == "" {
+		return nil, s.setFirstPassword(ctx, c, in.Body.New)
+	}
 	ok, err := s.Passwords.Check(ctx, c.Account.Password, in.Body.Old)
 	if err != nil {
 		return nil, err
@@ -255,11 +275,23 @@ func (s *Server) setPassword(ctx context.Context, c *Caller, in *body[struct {
 	if !ok {
 		return nil, bailey.Denied.New("the old password is wrong", "")
 	}
-	hash, err := s.Passwords.Hash(ctx, in.Body.New)
+	hash, err := s.Passwords.Hash(ctx, in.Body.New, c.Account.Name, c.Account.Email)
 	if err != nil {
 		return nil, err
 	}
 	return nil, s.Store.SetPassword(ctx, c.Account.ID, hash, c.Session)
+}
+
+// setFirstPassword sets the password of an account that has none, for which the session must be fresh.
+func (s *Server) setFirstPassword(ctx context.Context, c *Caller, password string) error {
+	if s.Now().Sub(c.Since) > freshLife {
+		return notFresh()
+	}
+	hash, err := s.Passwords.Hash(ctx, password, c.Account.Name, c.Account.Email)
+	if err != nil {
+		return err
+	}
+	return s.Store.SetPassword(ctx, c.Account.ID, hash, c.Session)
 }
 
 // sessionItem is a session in a list.
@@ -277,13 +309,22 @@ func (s *Server) listSessions(ctx context.Context, c *Caller, _ *nothing) (*outp
 	return out, err
 }
 
-// byID is an input that names one thing of the account.
+// byID is an input that names one thing of the account. The id of a passkey can be long.
 type byID struct {
-	ID string `path:"id" maxLength:"40"`
+	ID string `path:"id" maxLength:"1400"`
 }
 
 func (i *byID) subject() (organisation, subject string) { return "", i.ID }
 
 func (s *Server) endSession(ctx context.Context, c *Caller, in *byID) (*nothing, error) {
 	return nil, s.Store.EndSession(ctx, c.Account.ID, in.ID)
+}
+
+type endedSessions struct {
+	Ended int `json:"ended" doc:"how many sessions"`
+}
+
+func (s *Server) endOtherSessions(ctx context.Context, c *Caller, _ *nothing) (*output[endedSessions], error) {
+	n, err := s.Store.EndOtherSessions(ctx, c.Account.ID, c.Session)
+	return answerWith(endedSessions{n}), err
 }

@@ -4,11 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"bailey/internal/control"
 	"bailey/internal/store"
 )
 
@@ -200,7 +205,7 @@ func TestNoSecretsInAnswers(t *testing.T) {
 	}
 	checked, recorded := 0, recordedHost(owner, shop)
 	for _, r := range f.Routes() {
-		if r.Method != "GET" || r.Open {
+		if r.Method != "GET" || r.Open || strings.Contains(r.Path, "{provider}") { // which leads elsewhere
 			continue
 		}
 		status, text := owner.send("GET", strings.TrimSuffix(strings.NewReplacer("{organisation}", shop,
@@ -301,4 +306,126 @@ func TestAttackManyAddresses(t *testing.T) {
 	}
 	f.newClient(t).wantStatus(http.StatusTooManyRequests, "POST", "/api/v1/login",
 		object{"email": "ann@example.com", "password": "password of ann"})
+}
+
+// TestConsoleOrigin: pages of exactly the configured origin may use the API with the session, and no others.
+func TestConsoleOrigin(t *testing.T) {
+	t.Parallel()
+	const console = "https://console.example.com"
+	f := startServer(t)
+	f.Console = console
+	h := httptest.NewServer(f.Handler())
+	t.Cleanup(h.Close)
+	for _, c := range []struct {
+		method, path, origin string
+		status               int
+		allowed              bool
+	}{
+		{"OPTIONS", "/api/v1/me", console, http.StatusNoContent, true},
+		{"GET", "/api/v1/me", console, http.StatusUnauthorized, true},
+		{"POST", "/api/v1/logout", console, http.StatusUnauthorized, true},
+		{"POST", "/api/v1/logout", "https://console.example.com.evil.example", http.StatusForbidden, false},
+		{"POST", "/api/v1/logout", "http://console.example.com", http.StatusForbidden, false},
+		{"OPTIONS", "/api/v1/me", "https://evil.example", http.StatusMethodNotAllowed, false},
+		{"GET", "/api/v1/me", "https://evil.example", http.StatusUnauthorized, false},
+		{"GET", "/api/v1/me", "null", http.StatusUnauthorized, false},
+		{"GET", "/api/v1/me", "", http.StatusUnauthorized, false},
+		{"GET", "/login", console, http.StatusOK, false},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), c.method, h.URL+c.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = mustURL(t, f.URL).Host
+		req.Header.Set("Access-Control-Request-Method", "GET")
+		if c.origin != "" {
+			req.Header.Set("Origin", c.origin)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		origin, credentials := resp.Header.Get("Access-Control-Allow-Origin"),
+			resp.Header.Get("Access-Control-Allow-Credentials")
+		if resp.StatusCode != c.status || (origin == console) != c.allowed || (credentials == "true") != c.allowed {
+			t.Errorf("%+v: %d, %q, %q", c, resp.StatusCode, origin, credentials)
+		}
+	}
+	for _, origin := range []string{"*", "https://a.example/", "http://a.example", "null", "a.example"} {
+		c := f.Config
+		c.Console = origin
+		if _, err := control.New(c); err == nil {
+			t.Errorf("the origin %q is accepted", origin)
+		}
+	}
+}
+
+// TestSecretFields: no type of an answer has a field for a secret, apart from those that show a new one once.
+func TestSecretFields(t *testing.T) {
+	t.Parallel()
+	once := []string{"add-token secret", "list-tokens secret", "add-host secret", "list-hosts secret",
+		"invite link"}
+	word := regexp.MustCompile(`(?i)password|secret|hash|sealed|token|record|verifier|nonce|private|client_id`)
+	checked := 0
+	for _, r := range startServer(t).Routes() {
+		if r.Answer == nil {
+			continue
+		}
+		checked++
+		filled := reflect.New(r.Answer).Elem()
+		fillValue(filled, 0)
+		if body := filled.FieldByName("Body"); body.IsValid() {
+			filled = body
+		} else {
+			continue // an answer without a body
+		}
+		text, err := json.Marshal(filled.Interface())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, field := range regexp.MustCompile(`"([^"]+)":`).FindAllStringSubmatch(string(text), -1) {
+			if word.MatchString(field[1]) && !slices.Contains(once, r.Operation+" "+field[1]) {
+				t.Errorf("%s answers with %q: %s", r.Operation, field[1], text)
+			}
+		}
+	}
+	if checked < 30 {
+		t.Errorf("only %d routes", checked)
+	}
+}
+
+// fillValue sets every field to something that is not empty.
+func fillValue(v reflect.Value, depth int) {
+	if depth > 8 || !v.CanSet() {
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Int, reflect.Int64:
+		v.SetInt(1)
+	case reflect.Uint32:
+		v.SetUint(1)
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fillValue(v.Elem(), depth+1)
+	case reflect.Slice:
+		if v.Type() == reflect.TypeFor[json.RawMessage]() {
+			v.SetBytes([]byte("1"))
+			return
+		}
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fillValue(v.Index(0), depth+1)
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			v.Set(reflect.ValueOf(time.Now()))
+			return
+		}
+		for i := range v.NumField() {
+			fillValue(v.Field(i), depth+1)
+		}
+	}
 }

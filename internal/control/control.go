@@ -1,6 +1,5 @@
 // Package control is the control plane: people, organisations, and the gateways and hosts that belong to them. It
-// serves
-// a REST API, whose OpenAPI document it generates, and the pages for the first steps.
+// serves a REST API, whose OpenAPI document it generates, and the pages for the first steps.
 //
 // # Authorisation
 //
@@ -41,17 +40,23 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// Config configures a Server. Store, Ledger and Public must be set.
+// Config configures a Server. Store, Ledger, Keys and Public must be set.
 type Config struct {
 	Store  *store.Store
 	Ledger *ledger.Log
+	Keys   *auth.Keyring // opens the secrets of the store
 	// Public is the URL under which browsers reach the server, without a path. Cookies are for https only, unless it is
 	// http, which only an address of this machine may be.
 	Public  *url.URL
 	Proxies auth.Proxies
-	Version string
-	Log     *slog.Logger     // slog.Default if it is nil
-	Now     func() time.Time // time.Now if it is nil
+	// Console is the origin of pages elsewhere that may use the API with the person's session, or "". Their site must be
+	// that of Public, since cookies are strict.
+	Console string
+	// NoPasswords refuses to sign in with a password alone: people need a passkey, or a provider.
+	NoPasswords bool
+	Version     string
+	Log         *slog.Logger     // slog.Default if it is nil
+	Now         func() time.Time // time.Now if it is nil
 	// Passwords is how passwords are checked; the default allows as many checks at once as there are processors.
 	Passwords *auth.Passwords
 	// Cosigner signs the checkpoints of hosts as their witness, and Witness is its key. Without it they are kept as they
@@ -75,6 +80,7 @@ type Server struct {
 	// Hosts are the hosts that are connected.
 	Hosts *Hosts
 	news  announcer // of questions
+	passkeys  *auth.Passkeys
 }
 
 // New returns a server.
@@ -83,6 +89,10 @@ func New(c Config) (*Server, error) {
 		!isLocal(c.Public) {
 		return nil, bailey.Invalid.Errorf("set it to https://NAME, or to http://localhost:PORT for a trial on this machine",
 			"the public URL %v is not that of a server for people", c.Public)
+	}
+	if u, err := url.Parse(c.Console); c.Console != "" && (err != nil || u.Scheme+"://"+u.Host != c.Console ||
+		u.Scheme != "https" && !isLocal(u)) {
+		return nil, bailey.Invalid.Errorf("set it to https://NAME", "console_origin %q is not a safe origin", c.Console)
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()
@@ -102,6 +112,10 @@ func New(c Config) (*Server, error) {
 		additions: auth.Limiter{PerSecond: 0.1, Burst: 5, Now: c.Now}}
 	s.Hosts = &Hosts{s: s, live: map[string]*liveHost{}, waiting: map[string]chan<- fleet.Result{},
 		events: map[string]EventHandler{}, after: map[string]func(context.Context, store.Host, fleet.Event){}}
+	var err error
+	if s.passkeys, err = auth.NewPasskeys(c.Public); err != nil {
+		return nil, err
+	}
 	useProblems()
 	config := huma.DefaultConfig("Bailey", c.Version)
 	config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", nil
@@ -116,6 +130,8 @@ func New(c Config) (*Server, error) {
 	s.tokenRoutes()
 	s.recordRoutes()
 	s.decisionRoutes()
+	s.passkeyRoutes()
+	s.providerRoutes()
 	s.servePages()
 	return s, nil
 }
@@ -135,6 +151,11 @@ func (s *Server) Handler() http.Handler {
 	if err := origins.AddTrustedOrigin(s.Public.Scheme + "://" + s.Public.Host); err != nil {
 		panic(err) // New has checked the URL
 	}
+	if s.Console != "" {
+		if err := origins.AddTrustedOrigin(s.Console); err != nil {
+			panic(err) // New has checked it
+		}
+	}
 	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeProblem(w, bailey.Denied.New("the request comes from another site", "open "+s.Public.String()))
 	}))
@@ -142,7 +163,8 @@ func (s *Server) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy",
-			"default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+			"default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; form-action 'self'; "+
+				"frame-ancestors 'none'; base-uri 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "no-referrer")
@@ -156,9 +178,35 @@ func (s *Server) Handler() http.Handler {
 			writeProblem(w, bailey.NotFound.New("this server has another name", "open "+s.Public.String()))
 			return
 		}
+		if s.answerPreflight(w, r) {
+			return
+		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		inner.ServeHTTP(w, r)
 	})
+}
+
+// answerPreflight permits the API to pages of exactly the configured origin, with the session. It reports whether the
+// request only asked for that.
+func (s *Server) answerPreflight(w http.ResponseWriter, r *http.Request) bool {
+	if s.Console == "" || !strings.HasPrefix(r.URL.Path, "/api/") {
+		return false
+	}
+	h := w.Header()
+	h.Add("Vary", "Origin")
+	if r.Header.Get("Origin") != s.Console {
+		return false
+	}
+	h.Set("Access-Control-Allow-Origin", s.Console)
+	h.Set("Access-Control-Allow-Credentials", "true")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE")
+	h.Set("Access-Control-Allow-Headers", "Content-Type, Authorization")
+	h.Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusNoContent)
+	return true
 }
 
 // OfferSetup returns the one-time link with which the first owner signs up, or "" if there is an account.

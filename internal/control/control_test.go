@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -33,12 +34,14 @@ func TestMain(m *testing.M) { os.Exit(ktest.WithPostgres(m)) }
 // fixture is a server of a test.
 type fixture struct {
 	*control.Server
-	URL  string
-	dir  string
-	shop string // the organisation of makeCallers
-	mu   sync.Mutex
-	now  time.Time
-	ip   int
+	URL   string
+	dir   string
+	shop  string // the organisation of makeCallers
+	keys  *auth.Keyring
+	store *store.Store
+	mu    sync.Mutex
+	now   time.Time
+	ip    int
 }
 
 func (f *fixture) Now() time.Time {
@@ -75,9 +78,15 @@ func startServerOn(t *testing.T, database string) *fixture {
 	passwords := auth.NewPasswords(2)
 	passwords.Cost = bcrypt.MinCost
 	h := httptest.NewUnstartedServer(nil)
-	public := &url.URL{Scheme: "http", Host: h.Listener.Addr().String()}
+	_, port, _ := net.SplitHostPort(h.Listener.Addr().String())
+	public := &url.URL{Scheme: "http", Host: "localhost:" + port} // passkeys need a name
 	f.URL = public.String()
-	f.Server, err = control.New(control.Config{Store: s, Ledger: l, Public: public, Version: "test", Now: f.Now,
+	f.keys, err = auth.NewKeyring(filepath.Join(t.TempDir(), "server.keys"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.store = s
+	f.Server, err = control.New(control.Config{Store: s, Ledger: l, Keys: f.keys, Public: public, Version: "test", Now: f.Now,
 		Passwords: passwords,
 		Proxies:   auth.Proxies{netip.MustParsePrefix("127.0.0.0/8")}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {

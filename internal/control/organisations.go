@@ -50,6 +50,8 @@ func (s *Server) organisationRoutes() {
 	addRoute(s, "GET", one+"/members", "list-members", "The members", member, s.listMembers)
 	addRoute(s, "PUT", one+"/members/{id}", "set-role", "Change the role of a member", admin, s.setRole)
 	addRoute(s, "DELETE", one+"/members/{id}", "remove-member", "Remove a member", member, s.removeMember)
+	addRoute(s, "DELETE", one+"/members/{id}/sessions", "end-member-sessions", "Sign a member out everywhere", admin,
+		s.endMemberSessions)
 	addRoute(s, "GET", one+"/invitations", "list-invitations", "The open invitations", admin, s.listInvitations)
 	addRoute(s, "POST", one+"/invitations", "invite", "Invite an address", Access{Role: store.Admin,
 		People: true, Rate: Additions}, s.inviteAddress)
@@ -172,6 +174,16 @@ func (s *Server) removeMember(ctx context.Context, c *Caller, in *InOrganisation
 	return nil, s.Store.SetRole(ctx, in.Organisation, in.ID, 0)
 }
 
+// endMemberSessions is for a member whose device was lost. An admin cannot do it to an owner.
+func (s *Server) endMemberSessions(ctx context.Context, c *Caller, in *InOrganisationByID) (*output[endedSessions],
+	error) {
+	if err := s.mayChange(ctx, c, in.Organisation, in.ID, 0); err != nil {
+		return nil, err
+	}
+	n, err := s.Store.EndOtherSessions(ctx, in.ID, "")
+	return answerWith(endedSessions{n}), err
+}
+
 type invitationItem struct {
 	store.Invitation
 	Role string `json:"role" enum:"member,admin,owner"`
@@ -188,10 +200,14 @@ func (s *Server) listInvitations(ctx context.Context, _ *Caller,
 	return out, err
 }
 
-func (s *Server) inviteAddress(ctx context.Context, c *Caller, in *inOrganisationWith[struct {
+// NewInvitation invites an address.
+type NewInvitation struct {
 	WithRole
 	Email string `json:"email" maxLength:"254"`
-}]) (*output[invitationItem], error) {
+}
+
+func (s *Server) inviteAddress(ctx context.Context, c *Caller,
+	in *inOrganisationWith[NewInvitation]) (*output[invitationItem], error) {
 	role, err := store.ParseRole(in.Body.Role)
 	if err := errors.Join(err, checkEmail(in.Body.Email)); err != nil {
 		return nil, firstFault(err)

@@ -25,15 +25,22 @@ type page struct {
 	Fault, Hint                            string
 	Account                                *store.Account
 	Organisations                          []store.Organisation
+	Passkeys                               []store.Passkey
+	Identities                             []store.Identity
+	Providers                              []store.Provider
+	Sessions                               []sessionItem
+	Next                                   string
 }
 
 // servePages serves the first steps: creating the first account, accepting an invitation, signing in. Their forms run
 // the same handlers as the API.
 func (s *Server) servePages() {
-	s.mux.HandleFunc("GET /style.css", func(w http.ResponseWriter, r *http.Request) {
-		http.ServeFileFS(w, r,
-			pages, "pages/style.css")
-	})
+	for _, name := range []string{"style.css", "passkey.js"} {
+		s.mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) {
+			http.ServeFileFS(w, r, pages, "pages/"+name)
+		})
+	}
+	addPage(s, "GET", "/account", "account", Access{People: true}, s.showAccountPage)
 	addPage(s, "GET", "/{$}", "home", Access{People: true}, s.showHome)
 	addPage(s, "POST", "/logout", "logout", Access{People: true}, func(w http.ResponseWriter, r *http.Request,
 		c *Caller) error {
@@ -59,7 +66,7 @@ func (s *Server) servePages() {
 
 // addPage registers a page, which is admitted like a route of the API. Without a session, the answer is the login.
 func addPage(s *Server, method, path, id string, a Access, f func(http.ResponseWriter, *http.Request, *Caller) error) {
-	s.routes = append(s.routes, Route{method, path, id, true, a})
+	s.routes = append(s.routes, Route{method, path, id, true, nil, a})
 	s.mux.HandleFunc(method+" "+path, func(w http.ResponseWriter, r *http.Request) {
 		c, err := s.admitCaller(r, a)
 		if p, ok := errors.AsType[*problem](err); ok && p.Status == http.StatusUnauthorized {
@@ -82,8 +89,11 @@ func (s *Server) addForm(name string, rate Rate, submit func(context.Context, *C
 	error)) {
 	addPage(s, "GET", "/"+name, name, Access{Open: true}, func(w http.ResponseWriter, r *http.Request,
 		_ *Caller) error {
-		s.showPage(w, name, http.StatusOK, page{Token: r.URL.Query().Get("token")})
-		return nil
+		providers, err := s.Store.Providers(r.Context())
+		if err == nil {
+			s.showPage(w, name, http.StatusOK, page{Token: r.URL.Query().Get("token"), Providers: providers})
+		}
+		return err
 	})
 	addPage(s, "POST", "/"+name, name, Access{Open: true}, func(w http.ResponseWriter, r *http.Request,
 		c *Caller) error {
@@ -111,6 +121,26 @@ func (s *Server) showHome(w http.ResponseWriter, r *http.Request, c *Caller) err
 	all, err := s.Store.Organisations(r.Context(), c.Account.ID)
 	if err == nil {
 		s.showPage(w, "home", http.StatusOK, page{Account: &c.Account, Organisations: all})
+	}
+	return err
+}
+
+// showAccountPage shows how the account signs in, and where it is signed in.
+func (s *Server) showAccountPage(w http.ResponseWriter, r *http.Request, c *Caller) error {
+	ctx := r.Context()
+	p := page{Account: &c.Account}
+	var errs [4]error
+	p.Passkeys, errs[0] = s.Store.Passkeys(ctx, c.Account.ID)
+	p.Identities, errs[1] = s.Store.Identities(ctx, c.Account.ID)
+	p.Providers, errs[2] = s.Store.Providers(ctx)
+	var sessions []store.Session
+	sessions, errs[3] = s.Store.Sessions(ctx, c.Account.ID)
+	for _, n := range sessions {
+		p.Sessions = append(p.Sessions, sessionItem{n, n.ID == c.Session})
+	}
+	err := errors.Join(errs[:]...)
+	if err == nil {
+		s.showPage(w, "account", http.StatusOK, p)
 	}
 	return err
 }

@@ -2,8 +2,10 @@ package control
 
 import (
 	"context"
+	"errors"
 
 	"bailey"
+	"bailey/internal/ledger"
 )
 
 // AdminEvent is the kind of the ledger entries of requests that change something.
@@ -67,4 +69,19 @@ func (s *Server) runRecorded(ctx context.Context, id string, c *Caller, in any, 
 		s.Log.Error("the end of a change is not recorded", "operation", id, "error", noted)
 	}
 	return err
+}
+
+// RecordOperation runs a change that an operator makes on the machine of the server, with an event before and after it.
+func RecordOperation(ctx context.Context, l *ledger.Log, operation, subject string, f func() error) error {
+	e := adminEvent{Operation: operation, Account: "operator", Subject: subject}
+	if err := l.Note(ctx, AdminEvent, e); err != nil {
+		return bailey.Unavailable.Wrap(err, "the change cannot be recorded, so it was not made", "bailey-server doctor")
+	}
+	err := f()
+	e.Result = "done"
+	if err != nil {
+		p := asProblem(err)
+		e.Result, e.Detail = p.Title, p.Detail
+	}
+	return errors.Join(err, l.Note(context.WithoutCancel(ctx), AdminEvent, e))
 }

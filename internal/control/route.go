@@ -7,7 +7,9 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"reflect"
 	"strings"
+	"time"
 
 	"bailey"
 	"bailey/internal/auth"
@@ -27,6 +29,9 @@ type Access struct {
 	Role store.Role
 	// People means that tokens for programs are refused: a program must not change how people sign in.
 	People bool
+	// Fresh means that the person must have signed in a short time ago: a session that was left open, or stolen, must not
+	// become another way in.
+	Fresh bool
 }
 
 // A Rate names a limit for each address.
@@ -43,7 +48,8 @@ const (
 type Route struct {
 	Method, Path string
 	Operation    string
-	Page         bool // HTML, not part of the API
+	Page         bool         // HTML, not part of the API
+	Answer       reflect.Type // of the handler, or nil
 	Access
 }
 
@@ -54,6 +60,7 @@ func (s *Server) Routes() []Route { return s.routes }
 type Caller struct {
 	Account store.Account // the zero Account for open routes
 	Session string        // the id of the session, or "" for a token
+	Since   time.Time     // when the session began
 	Token   string        // the id of the token, or "" for a session
 	Of      string        // the organisation of the token
 	Role    store.Role    // in the organisation of the path
@@ -61,6 +68,8 @@ type Caller struct {
 	Client  string // User-Agent, shortened
 
 	certificate *x509.Certificate // of the client, if a CA of the settings has signed it
+	// Replaces is the hash of a session that the browser has when it signs in again.
+	Replaces string
 }
 
 // ofOrganisation is the path parameter that names an organisation. The middleware reads it, not the handlers.
@@ -80,7 +89,7 @@ func addRoute[I, O any](s *Server, method, path, id, summary string, a Access,
 	if !a.Open {
 		o.Security = []map[string][]string{{"session": {}}, {"token": {}}}
 	}
-	s.routes = append(s.routes, Route{method, path, id, false, a})
+	s.routes = append(s.routes, Route{method, path, id, false, reflect.TypeFor[O](), a})
 	huma.Register(s.api, o, func(ctx context.Context, in *I) (*O, error) {
 		c, ok := ctx.Value(callerKey{}).(*Caller)
 		if !ok {
@@ -129,6 +138,9 @@ func (s *Server) admitCaller(r *http.Request, a Access) (*Caller, error) {
 		c.certificate = r.TLS.VerifiedChains[0][0]
 	}
 	err := s.checkRate(a.Rate, c.Address)
+	if cookie, none := r.Cookie(s.cookieName()); a.Open && none == nil && auth.IsToken(cookie.Value, auth.SessionToken) {
+		c.Replaces = store.Hash(cookie.Value)
+	}
 	if err == nil && !a.Open {
 		err = s.findCaller(r, c, a)
 	}
@@ -178,7 +190,10 @@ func (s *Server) findCaller(r *http.Request, c *Caller, a Access) error {
 	if errors.Is(err, bailey.NotFound) {
 		return notSignedIn()
 	}
-	c.Account, c.Session = account, session.ID
+	c.Account, c.Session, c.Since = account, session.ID, session.Created
+	if err == nil && a.Fresh && s.Now().Sub(session.Created) > freshLife {
+		err = notFresh()
+	}
 	return err
 }
 

@@ -22,15 +22,25 @@ var requests = map[string]struct {
 }{
 	"health": {needs: "open"},
 	"setup": {needs: "open", body: object{"token": "x", "name": "Eve", "email": "eve@example.com",
-		"password": "password", "organisation": "x"}},
+		"password": "password of eve", "organisation": "x"}},
 	"login":               {needs: "open", body: object{"email": "ann@example.com", "password": "wrong password"}},
-	"signup":              {needs: "open", body: object{"token": "x", "name": "Eve", "password": "password"}},
+	"signup":              {needs: "open", body: object{"token": "x", "name": "Eve", "password": "password of eve"}},
 	"logout":              {needs: "person"},
 	"me":                  {needs: "anyone signed in"},
 	"set-password":        {needs: "person", body: object{"old": "wrong", "new": "password"}},
 	"list-sessions":       {needs: "person"},
 	"end-session":         {needs: "person", id: "ws-none"},
 	"accept-invitation":   {needs: "person", body: object{"token": "x"}},
+	"list-providers":      {needs: "open"},
+	"list-identities":     {needs: "person"},
+	"remove-identity":     {needs: "fresh person", id: "id-none"},
+	"begin-passkey-login": {needs: "open"},
+	"passkey-login":       {needs: "open", body: object{"ceremony": "x", "credential": object{}}},
+	"list-passkeys":       {needs: "person"},
+	"begin-passkey":       {needs: "fresh person"},
+	"add-passkey":         {needs: "fresh person", body: object{"name": "x", "ceremony": "x", "credential": object{}}},
+	"remove-passkey":      {needs: "fresh person", id: "none"},
+	"end-other-sessions":  {needs: "person"},
 	"list-organisations":  {needs: "anyone signed in"},
 	"add-organisation":    {needs: "person", body: object{"name": "Second"}},
 	"rename-organisation": {needs: "admin", body: object{"name": "Shop"}},
@@ -38,6 +48,7 @@ var requests = map[string]struct {
 	"list-members":        {needs: "member"},
 	"set-role":            {needs: "admin", body: object{"role": "member"}, id: "{member}"},
 	"remove-member":       {needs: "member", id: "{spare}"},
+	"end-member-sessions": {needs: "admin", id: "{spare}"},
 	"list-invitations":    {needs: "admin"},
 	"invite":              {needs: "person, admin", body: object{"email": "new@example.com", "role": "member"}},
 	"uninvite":            {needs: "admin", id: "{invitation}"},
@@ -97,7 +108,10 @@ func needsOf(r control.Route) string {
 	if r.Open {
 		needs = append(needs, "open")
 	}
-	if r.People {
+	switch {
+	case r.Fresh:
+		needs = append(needs, "fresh person")
+	case r.People:
 		needs = append(needs, "person")
 	}
 	if r.Role > 0 {
@@ -114,6 +128,7 @@ type caller struct {
 	role    store.Role // in the organisation
 	expired bool       // its session or token is no longer valid
 	unknown bool       // nobody
+	fresh   bool       // signed in a short time ago
 }
 
 // makeCallers makes callers of each kind. Their organisation is the only one that exists, apart from the stranger's.
@@ -139,6 +154,8 @@ func makeCallers(t *testing.T, f *fixture) map[string]caller {
 	all := map[string]caller{
 		"owner": {client: owner, role: store.Owner}, "admin": {client: admin,
 			role: store.Admin}, "member": {client: member, role: store.Member},
+		"fresh member":         {client: signInAgain(t, f, "member@example.com"), role: store.Member, fresh: true},
+		"ended session":        {client: endedSession(t, f), expired: true},
 		"stranger":             {client: stranger},
 		"nobody":               {client: f.newClient(t), unknown: true},
 		"replayed session":     {client: loggedOut, expired: true},
@@ -151,6 +168,32 @@ func makeCallers(t *testing.T, f *fixture) map[string]caller {
 	}
 	f.shop = shop
 	return all
+}
+
+// signInAgain returns another session of a member.
+func signInAgain(t *testing.T, f *fixture, email string) *client {
+	t.Helper()
+	c := f.newClient(t)
+	c.account = want[struct{ Account store.Account }](c, "POST", "/api/v1/login", object{"email": email,
+		"password": "password of " + email}).Account
+	return c
+}
+
+// endedSession returns a session that the person has ended from another one.
+func endedSession(t *testing.T, f *fixture) *client {
+	t.Helper()
+	ended, other := signInAgain(t, f, "admin@example.com"), signInAgain(t, f, "admin@example.com")
+	sessions := want[struct {
+		Items []struct {
+			ID, Address string
+		}
+	}](other, "GET", "/api/v1/me/sessions", nil)
+	for _, n := range sessions.Items {
+		if n.Address == ended.address {
+			want[object](other, "DELETE", "/api/v1/me/sessions/"+n.ID, nil)
+		}
+	}
+	return ended
 }
 
 // checkRoute sends a request and compares its status with what the route needs.
@@ -185,9 +228,11 @@ func checkRoute(t *testing.T, callers map[string]caller, kind string, r control.
 	allowed := status/100 == 2 || status/100 == 3 || r.Page
 	switch { // the handlers refuse the wrong secrets of this test
 	case status == http.StatusUnauthorized && r.Operation == "login", status == http.StatusForbidden && slices.Contains(
-		[]string{"setup", "signup", "accept-invitation", "set-password", "this-host"}, r.Operation):
+		[]string{"setup", "signup", "accept-invitation", "set-password", "this-host",
+			"passkey-login", "add-passkey"}, r.Operation):
 		allowed = true
-	case status == http.StatusNotFound && r.Operation == "end-session":
+	case status == http.StatusNotFound && slices.Contains([]string{"end-session", "remove-passkey",
+		"remove-identity"}, r.Operation):
 		allowed = true
 	case status == http.StatusServiceUnavailable && r.Operation == "answer-approval": // its gateway is not connected
 		allowed = true
@@ -197,7 +242,7 @@ func checkRoute(t *testing.T, callers map[string]caller, kind string, r control.
 	if !allowed {
 		t.Errorf("%s: got %d %s", kind, status, text)
 	}
-	if r.Operation == "logout" || r.Operation == "delete-organisation" { // they end what the next callers need
+	if r.Operation == "logout" || r.Operation == "end-other-sessions" || r.Operation == "delete-organisation" { // they end what the next callers need
 		for k, v := range makeCallers(t, startServer(t)) {
 			callers[k] = v
 		}
@@ -214,7 +259,7 @@ func whyRefused(c caller, r control.Route) int {
 		return http.StatusSeeOther // to the login
 	case c.unknown || c.expired:
 		return http.StatusUnauthorized
-	case token && r.People:
+	case token && r.People, r.Fresh && !c.fresh:
 		return http.StatusForbidden
 	case r.Role > 0 && c.role == 0:
 		return http.StatusNotFound

@@ -55,11 +55,15 @@ func (s *Server) listTokens(ctx context.Context, c *Caller, in *InOrganisation) 
 	return out, err
 }
 
-func (s *Server) addToken(ctx context.Context, c *Caller, in *inOrganisationWith[struct {
+// NewToken is a token to be made.
+type NewToken struct {
 	Named
 	WithRole
 	Days int `json:"days" minimum:"1" maximum:"366" doc:"how long it is valid"`
-}]) (*output[tokenItem], error) {
+}
+
+func (s *Server) addToken(ctx context.Context, c *Caller,
+	in *inOrganisationWith[NewToken]) (*output[tokenItem], error) {
 	role, err := store.ParseRole(in.Body.Role)
 	if err := errors.Join(err, checkName(in.Body.Name)); err != nil {
 		return nil, firstFault(err)
@@ -121,11 +125,14 @@ func (s *Server) listHosts(ctx context.Context, _ *Caller, in *InOrganisation) (
 	return out, err
 }
 
-func (s *Server) addHost(ctx context.Context, _ *Caller, in *inOrganisationWith[struct {
+// NewHost is a host to be added.
+type NewHost struct {
 	Named
 	Kind string `json:"kind" enum:"gateway,host"`
 	Days int    `json:"days" minimum:"1" maximum:"366" doc:"how long it is valid"`
-}]) (*output[hostItem], error) {
+}
+
+func (s *Server) addHost(ctx context.Context, _ *Caller, in *inOrganisationWith[NewHost]) (*output[hostItem], error) {
 	if err := checkName(in.Body.Name); err != nil {
 		return nil, err
 	}

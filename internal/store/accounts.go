@@ -116,6 +116,9 @@ func (s *Store) AddSession(ctx context.Context, n Session, hash string) (Session
 	return n, err
 }
 
+// SessionIdle is how long a session lasts without a request.
+const SessionIdle = 72 * time.Hour
+
 const sessionColumns = "s.id, s.account, s.created, s.seen, s.expires, s.address, s.client"
 
 func scanSession(scan func(...any) error) (n Session, err error) {
@@ -130,7 +133,8 @@ func scanSession(scan func(...any) error) (n Session, err error) {
 func (s *Store) SessionByHash(ctx context.Context, hash string) (Session, Account, error) {
 	now := s.now()
 	n, err := oneRow(ctx, s, s.db, "session", scanSession,
-		"SELECT "+sessionColumns+" FROM sessions s WHERE s.hash = ? AND s.expires > ?", hash, toMicros(now))
+		"SELECT "+sessionColumns+" FROM sessions s WHERE s.hash = ? AND s.expires > ? AND s.seen > ?", hash, toMicros(now),
+		toMicros(now.Add(-SessionIdle)))
 	if err != nil {
 		return n, Account{}, err
 	}
@@ -145,7 +149,8 @@ func (s *Store) SessionByHash(ctx context.Context, hash string) (Session, Accoun
 // Sessions lists the sessions of an account that have not expired, the newest first.
 func (s *Store) Sessions(ctx context.Context, account string) ([]Session, error) {
 	return queryRows(ctx, s, s.db, scanSession, "SELECT "+sessionColumns+
-		" FROM sessions s WHERE s.account = ? AND s.expires > ? ORDER BY s.created DESC, s.id", account, toMicros(s.now()))
+		" FROM sessions s WHERE s.account = ? AND s.expires > ? AND s.seen > ? ORDER BY s.created DESC, s.id",
+		account, toMicros(s.now()), toMicros(s.now().Add(-SessionIdle)))
 }
 
 // EndSession ends a session of an account.

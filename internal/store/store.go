@@ -59,6 +59,19 @@ type Store struct {
 // Open opens the database and brings its schema up to this version. If several processes open it at the same time, one
 // of them changes the schema and the others wait.
 func Open(ctx context.Context, c Config) (*Store, error) {
+	s, err := connect(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.applyMigrations(ctx, 0); err != nil {
+		s.db.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// connect returns a database whose schema may be older.
+func connect(c Config) (*Store, error) {
 	s := &Store{now: c.Now, postgres: strings.HasPrefix(c.URL, "postgres://") || strings.HasPrefix(c.URL,
 		"postgresql://")}
 	if s.now == nil {
@@ -73,10 +86,6 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, bailey.Invalid.Wrap(err, "cannot open the database",
 			"set the database to a file or to a postgres:// URL")
-	}
-	if err := s.applyMigrations(ctx); err != nil {
-		s.db.Close()
-		return nil, err
 	}
 	return s, nil
 }
@@ -107,27 +116,46 @@ func openFile(name string) (*sql.DB, error) {
 	return sql.Open("sqlite", (&url.URL{Scheme: "file", Path: name, RawQuery: q.Encode()}).String())
 }
 
-// applyMigrations applies the migrations that the database does not have.
-func (s *Store) applyMigrations(ctx context.Context) error {
+// Schemas returns the version of the schema that a database has, and that of this program.
+func Schemas(ctx context.Context, c Config) (has, newest int64, err error) {
+	s, err := connect(c)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer s.Close()
+	p, err := s.newProvider()
+	if err == nil {
+		has, newest, err = p.GetVersions(ctx)
+	}
+	return has, newest, s.withKind(err)
+}
+
+// newProvider returns what applies migrations.
+func (s *Store) newProvider() (*goose.Provider, error) {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	dialect, options := goose.DialectSQLite3, []goose.ProviderOption{goose.WithDisableGlobalRegistry(true)}
 	if s.postgres {
 		dialect = goose.DialectPostgres
 		locker, err := lock.NewPostgresSessionLocker()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		options = append(options, goose.WithSessionLocker(locker))
 	}
-	p, err := goose.NewProvider(dialect, s.db, files, options...)
+	return goose.NewProvider(dialect, s.db, files, options...)
+}
+
+// applyMigrations applies the migrations that the database does not have, up to a version, or all if it is 0.
+func (s *Store) applyMigrations(ctx context.Context, version int64) error {
+	p, err := s.newProvider()
 	if err != nil {
 		return err
 	}
 	for try := 0; ; try++ {
-		err := s.updateSchema(ctx, p)
+		err := s.updateSchema(ctx, p, version)
 		// SQLite has no lock around a schema change. If another process made the same change, it is rolled back here,
 		// and at the next try the database has it.
 		var lite *sqlite.Error
@@ -144,7 +172,7 @@ func (s *Store) applyMigrations(ctx context.Context) error {
 }
 
 // updateSchema applies the missing migrations once.
-func (s *Store) updateSchema(ctx context.Context, p *goose.Provider) error {
+func (s *Store) updateSchema(ctx context.Context, p *goose.Provider, version int64) error {
 	has, newest, err := p.GetVersions(ctx)
 	if err != nil {
 		return err
@@ -153,7 +181,15 @@ func (s *Store) updateSchema(ctx context.Context, p *goose.Provider) error {
 		return bailey.Conflict.Errorf("start the version of bailey-server that used this database last",
 			"the database has schema %d, and this program knows only %d", has, newest)
 	}
-	_, err = p.Up(ctx)
+	switch {
+	case version > newest:
+		return bailey.Conflict.Errorf("use a newer version of bailey-server",
+			"the backup has schema %d, and this program knows only %d", version, newest)
+	case version == 0:
+		_, err = p.Up(ctx)
+	case version > has:
+		_, err = p.UpTo(ctx, version)
+	}
 	return err
 }
 

@@ -137,19 +137,19 @@ func (p *program) printSetup(context.Context) error {
 // entry is written only if its source gives a value.
 func (p *program) addLease(ctx context.Context) error {
 	if len(p.leases) < 2 {
-		return usageFault("add needs a name and an adapter: one of " +
+		return self.UsageFault("add needs a name and an adapter: one of " +
 			strings.Join(slices.Sorted(maps.Keys(broker.SetupQuestions())), ", "))
 	}
 	a := broker.Addition{Lease: p.leases[0], Adapter: p.leases[1], Scope: p.scope, Approval: p.approval, TTL: p.ttl}
 	questions, ok := broker.SetupQuestions()[a.Adapter]
 	if !ok {
-		return usageFault(fmt.Sprintf("add does not know %.40q; for other sources edit broker.yaml", a.Adapter))
+		return self.UsageFault(fmt.Sprintf("add does not know %.40q; for other sources edit broker.yaml", a.Adapter))
 	}
 	if err := p.collectKeys(&a, questions); err != nil {
 		return err
 	}
 	if a.Approval == "" {
-		return usageFault("add needs --approval none, or --approval '{level: signed-software, roles: [], count: 1}'")
+		return self.UsageFault("add needs --approval none, or --approval '{level: signed-software, roles: [], count: 1}'")
 	}
 	text, t, err := broker.AddEntry(p.dir, a)
 	if err != nil {
@@ -183,10 +183,10 @@ func (p *program) collectKeys(a *broker.Addition, questions []broker.KeyQuestion
 	for _, arg := range p.leases[2:] {
 		key, value, ok := strings.Cut(arg, "=")
 		if !ok || value == "" {
-			return usageFault(fmt.Sprintf("%.60q is not KEY=VALUE", arg))
+			return self.UsageFault(fmt.Sprintf("%.60q is not KEY=VALUE", arg))
 		}
 		if _, twice := given[key]; twice {
-			return usageFault(fmt.Sprintf("%.60s is given twice", key))
+			return self.UsageFault(fmt.Sprintf("%.60s is given twice", key))
 		}
 		given[key] = value
 		a.Keys = append(a.Keys, [2]string{key, value})
@@ -213,7 +213,7 @@ func (p *program) collectKeys(a *broker.Addition, questions []broker.KeyQuestion
 // revokeLoans ends open loans.
 func (p *program) revokeLoans(ctx context.Context) error {
 	if len(p.leases) == 0 && !p.all {
-		return usageFault("revoke needs the names of leases, or --all")
+		return self.UsageFault("revoke needs the names of leases, or --all")
 	}
 	socket, err := broker.RunningSocket(p.dir)
 	if err != nil {

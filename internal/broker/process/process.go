@@ -13,13 +13,13 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"syscall"
 
 	"bailey"
 	"bailey/internal/broker"
+	programs "bailey/internal/program"
 )
 
 // version is set by the build of a release.
@@ -89,7 +89,7 @@ func (c Command) Run(ctx context.Context) error {
 		untested: c.Untested, all: c.All, stdin: c.Stdin, stdout: c.Stdout, stderr: c.Stderr}
 	do, ok := p.verbs()[c.Verb]
 	if !ok || c.Verb == "serve" {
-		return usageFault(fmt.Sprintf("%.40q is not a command", c.Verb))
+		return self.UsageFault(fmt.Sprintf("%.40q is not a command", c.Verb))
 	}
 	return do(ctx)
 }
@@ -138,7 +138,7 @@ func (p *program) runCommand(args []string) error {
 	}
 	do, ok := p.verbs()[args[0]]
 	if !ok {
-		return usageFault(fmt.Sprintf("%.40q is not a command", args[0]))
+		return self.UsageFault(fmt.Sprintf("%.40q is not a command", args[0]))
 	}
 	if err := p.parseFlags(args[0], args[1:]); err != nil {
 		return err
@@ -149,8 +149,20 @@ func (p *program) runCommand(args []string) error {
 }
 
 func (p *program) parseFlags(verb string, args []string) error {
-	f := flag.NewFlagSet(verb, flag.ContinueOnError)
-	f.SetOutput(io.Discard)
+	rest, err := self.ParseFlags(verb, args, p.stdout, func(f *flag.FlagSet) { p.declareFlags(f, verb) })
+	if err != nil {
+		return err
+	}
+	if slices.Contains([]string{"test", "setup", "add", "revoke"}, verb) {
+		p.leases = rest
+	} else if err := self.RefuseArguments(verb, rest); err != nil {
+		return err
+	}
+	p.dir, err = resolveDir(p.dir)
+	return err
+}
+
+func (p *program) declareFlags(f *flag.FlagSet, verb string) {
 	f.StringVar(&p.dir, "dir", "", "")
 	switch verb {
 	case "serve":
@@ -171,44 +183,15 @@ func (p *program) parseFlags(verb string, args []string) error {
 		f.StringVar(&p.ttl, "ttl", "", "")
 		f.StringVar(&p.approval, "approval", "", "")
 	}
-	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(p.stdout, usage)
-		return err
-	} else if err != nil {
-		return usageFault(err.Error())
-	}
-	if slices.Contains([]string{"test", "setup", "add", "revoke"}, verb) {
-		p.leases = f.Args()
-	} else if f.NArg() > 0 {
-		return usageFault(fmt.Sprintf("%s takes no argument %.40q", verb, f.Arg(0)))
-	}
-	var err error
-	p.dir, err = resolveDir(p.dir)
-	return err
 }
 
 // resolveDir returns the directory of the broker's files.
 func resolveDir(named string) (string, error) {
-	if named == "" {
-		named = os.Getenv("BAILEY_BROKER_DIR")
-	}
-	if named == "" {
-		state := os.Getenv("XDG_STATE_HOME")
-		if state == "" {
-			home, err := os.UserHomeDir()
-			if err != nil {
-				return "", usageFault("--dir is missing, and there is no home directory")
-			}
-			state = filepath.Join(home, ".local", "state")
-		}
-		named = filepath.Join(state, "bailey-broker")
-	}
-	return filepath.Abs(named)
+	return self.StateDir(named, "BAILEY_BROKER_DIR", os.Getenv)
 }
 
-func usageFault(message string) error {
-	return bailey.Invalid.New(message, "bailey-broker --help")
-}
+// self is this program.
+var self = programs.Program{Name: "bailey-broker", Usage: usage}
 
 // serveBroker hardens the process before it reads any secret.
 func (p *program) serveBroker(ctx context.Context) error {

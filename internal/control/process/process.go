@@ -17,12 +17,16 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"bailey"
+	"bailey/internal/auth"
 	"bailey/internal/control"
 	"bailey/internal/ledger"
+	programs "bailey/internal/program"
 	"bailey/internal/store"
 )
 
@@ -33,8 +37,20 @@ const usage = `bailey-server is the control plane for teams: people, organisatio
 
   bailey-server serve   [--config FILE] [--dir DIR]           serve until SIGTERM; the first start prints a link
                         [--listen ADDRESS] [--insecure-http]  with which you make the first account
-  bailey-server doctor  [--config FILE] [--dir DIR] [--json]  check the configuration, the database and the ledger
+  bailey-server doctor  check the configuration, the database, the keys and the ledger
+  bailey-server migrate                  bring the database up to this version, as serve does
+  bailey-server backup FILE              write a backup; the server may be running
+  bailey-server restore FILE             restore a backup into an empty database, SQLite or PostgreSQL
+  bailey-server keys rotate              seal the secrets in the database with a new key
+  bailey-server provider add NAME --kind oidc|github --client-id ID [--issuer URL]
+                                         let people sign in at a provider; its secret is read from standard input
+  bailey-server provider list
+  bailey-server provider remove NAME
+  bailey-server telemetry show           print what would be sent, which is nothing unless the build has a key
   bailey-server --version
+
+All of them take [--config FILE] [--dir DIR], and all but serve take [--json]. If a command changes something that is
+recorded, the server must be stopped.
 
 DIR is $BAILEY_SERVER_DIR, or bailey-server below the user's state directory (XDG_STATE_HOME, ~/.local/state). FILE is
 server.yaml in DIR; without it, the server uses SQLite in DIR and listens on 127.0.0.1:8440. docs/team.md shows a file.
@@ -48,10 +64,13 @@ const (
 
 // program is one run of the command.
 type program struct {
-	config, dir, listen string
-	insecure, json      bool
-	stdout, stderr      io.Writer
-	getenv              func(string) string
+	config, dir, listen  string
+	insecure, json       bool
+	name                 string // of a provider, or of the file of a backup
+	kind, issuer, client string // of a provider
+	stdin                io.Reader
+	stdout, stderr       io.Writer
+	getenv               func(string) string
 	// ready is called with the address that the server listens on; it may be nil.
 	ready func(net.Addr)
 }
@@ -60,7 +79,7 @@ type program struct {
 func Main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	p := &program{stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
+	p := &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
 	os.Exit(p.runProgram(ctx, os.Args[1:]))
 }
 
@@ -83,7 +102,6 @@ func (p *program) runCommand(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		args = []string{"help"}
 	}
-	verbs := map[string]func(context.Context, settings) error{"serve": p.runServer, "doctor": p.runDoctor}
 	switch args[0] {
 	case "--version", "-version", "version":
 		fmt.Fprintln(p.stdout, "bailey-server", version)
@@ -92,11 +110,15 @@ func (p *program) runCommand(ctx context.Context, args []string) error {
 		fmt.Fprint(p.stdout, usage)
 		return nil
 	}
-	do, ok := verbs[args[0]]
-	if !ok {
-		return usageFault(fmt.Sprintf("%.40q is not a command", args[0]))
+	verb, rest := args[0], args[1:]
+	if len(rest) > 0 && slices.Contains([]string{"keys", "provider", "telemetry"}, verb) {
+		verb, rest = verb+" "+rest[0], rest[1:]
 	}
-	if err := p.parseFlags(args[0], args[1:]); err != nil {
+	do, ok := p.verbs()[verb]
+	if !ok {
+		return self.UsageFault(fmt.Sprintf("%.40q is not a command", verb))
+	}
+	if err := p.parseFlags(verb, rest); err != nil {
 		return err
 	}
 	s, err := p.readSettings()
@@ -106,49 +128,47 @@ func (p *program) runCommand(ctx context.Context, args []string) error {
 	return do(ctx, s)
 }
 
-func usageFault(message string) error { return bailey.Invalid.New(message, "bailey-server --help") }
+func (p *program) verbs() map[string]func(context.Context, settings) error {
+	return map[string]func(context.Context, settings) error{"serve": p.runServer, "doctor": p.runDoctor,
+		"migrate": p.runMigrate, "backup": p.runBackup, "restore": p.runRestore, "keys rotate": p.runRotate,
+		"provider add": p.addProvider, "provider list": p.listProviders, "provider remove": p.removeProvider,
+		"telemetry show": p.showTelemetry}
+}
+
+// self is this program.
+var self = programs.Program{Name: "bailey-server", Usage: usage}
 
 func (p *program) parseFlags(verb string, args []string) error {
-	f := flag.NewFlagSet(verb, flag.ContinueOnError)
-	f.SetOutput(io.Discard)
-	f.StringVar(&p.config, "config", "", "")
-	f.StringVar(&p.dir, "dir", "", "")
-	if verb == "serve" {
-		f.StringVar(&p.listen, "listen", "", "")
-		f.BoolVar(&p.insecure, "insecure-http", false, "")
-	} else {
-		f.BoolVar(&p.json, "json", false, "")
+	if slices.Contains([]string{"backup", "restore", "provider add", "provider remove"}, verb) {
+		if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+			return self.UsageFault(verb + " needs a name first")
+		}
+		p.name, args = args[0], args[1:]
 	}
-	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(p.stdout, usage)
-		return err
-	} else if err != nil {
-		return usageFault(err.Error())
+	rest, err := self.ParseFlags(verb, args, p.stdout, func(f *flag.FlagSet) {
+		f.StringVar(&p.config, "config", "", "")
+		f.StringVar(&p.dir, "dir", "", "")
+		if verb == "serve" {
+			f.StringVar(&p.listen, "listen", "", "")
+			f.BoolVar(&p.insecure, "insecure-http", false, "")
+		} else {
+			f.BoolVar(&p.json, "json", false, "")
+		}
+		if verb == "provider add" {
+			f.StringVar(&p.kind, "kind", "", "")
+			f.StringVar(&p.issuer, "issuer", "", "")
+			f.StringVar(&p.client, "client-id", "", "")
+		}
+	})
+	if err == nil {
+		err = self.RefuseArguments(verb, rest)
 	}
-	if f.NArg() > 0 {
-		return usageFault(fmt.Sprintf("%s takes no argument %.40q", verb, f.Arg(0)))
-	}
-	return nil
+	return err
 }
 
 // stateDir returns the directory of the server's files.
 func (p *program) stateDir() (string, error) {
-	dir := p.dir
-	if dir == "" {
-		dir = p.getenv("BAILEY_SERVER_DIR")
-	}
-	if dir == "" {
-		state := p.getenv("XDG_STATE_HOME")
-		if state == "" {
-			home, err := os.UserHomeDir()
-			if err != nil {
-				return "", usageFault("--dir is missing, and there is no home directory")
-			}
-			state = filepath.Join(home, ".local", "state")
-		}
-		dir = filepath.Join(state, "bailey-server")
-	}
-	return filepath.Abs(dir)
+	return self.StateDir(p.dir, "BAILEY_SERVER_DIR", p.getenv)
 }
 
 // runServer opens everything in the order in which the parts need each other, and serves until ctx ends.
@@ -174,11 +194,15 @@ func (p *program) runServer(ctx context.Context, s settings) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	db, err := store.Open(ctx, store.Config{URL: s.database})
+	db, err := store.Open(ctx, s.storeConfig())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	keys, err := openKeys(ctx, s, db)
+	if err != nil {
+		return err
+	}
 	public := s.public
 	if public == nil {
 		_, port, _ := net.SplitHostPort(listener.Addr().String())
@@ -188,9 +212,13 @@ func (p *program) runServer(ctx context.Context, s settings) (err error) {
 	if err != nil {
 		return err
 	}
-	c, err := control.New(control.Config{Store: db, Ledger: l, Public: public, Proxies: s.proxies,
-		Version: version, Log: log, Cosigner: cosigner, Witness: witnessKey})
+	c, err := control.New(control.Config{Store: db, Ledger: l, Keys: keys, Public: public, Proxies: s.proxies,
+		Console: s.console, NoPasswords: s.noPasswords, Version: version, Log: log,
+		Cosigner: cosigner, Witness: witnessKey})
 	if err != nil {
+		return err
+	}
+	if err := p.startTelemetry(ctx, s, db, log); err != nil {
 		return err
 	}
 	link, err := c.OfferSetup(ctx)
@@ -250,6 +278,22 @@ func (s *settings) trustHosts(c *tls.Config) error {
 	return nil
 }
 
+// checkExpiry returns an error if the certificate ends within two weeks.
+func (s *settings) checkExpiry() error {
+	if s.tlsCert == "" {
+		return nil
+	}
+	pair, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
+	if err != nil {
+		return nil // loadCertificate has said so
+	}
+	if left := time.Until(pair.Leaf.NotAfter); left < 14*24*time.Hour {
+		return bailey.Unavailable.Errorf("renew it, and restart the server", "the certificate ends on %s",
+			pair.Leaf.NotAfter.UTC().Format(time.DateOnly))
+	}
+	return nil
+}
+
 // finding is one line of doctor.
 type finding struct {
 	Name   string `json:"name"`
@@ -274,15 +318,16 @@ func (p *program) runDoctor(ctx context.Context, s settings) error {
 	}
 	_, err := s.loadCertificate(true, slog.New(slog.DiscardHandler))
 	add("tls", map[bool]string{true: "certificate " + s.tlsCert,
-		false: "none: only for this machine, or behind a proxy"}[s.tlsCert != ""], err)
+		false: "none: only for this machine, or behind a proxy"}[s.tlsCert != ""], errors.Join(err, s.checkExpiry()))
 	if _, err := os.Stat(s.dir); err != nil {
 		add("state", "", bailey.NotFound.Wrap(err, "the server was never started here", "bailey-server serve"))
 	} else {
-		db, err := store.Open(ctx, store.Config{URL: s.database})
-		if err == nil {
-			err = db.Close()
-		}
+		db, err := store.Open(ctx, s.storeConfig())
 		add("database", s.databaseKind(), err)
+		if err == nil {
+			n, err := checkKeys(ctx, s, db)
+			add("keys", fmt.Sprintf("%d secrets open with %s", n, s.keyFile()), errors.Join(err, db.Close()))
+		}
 		report, err := ledger.Verify(filepath.Join(s.dir, "ledger"))
 		if err == nil && !report.OK {
 			err = bailey.Conflict.New("the ledger does not verify",
@@ -291,6 +336,21 @@ func (p *program) runDoctor(ctx context.Context, s settings) error {
 		add("ledger", fmt.Sprintf("%d entries verify", report.Entries), err)
 	}
 	return p.printFindings(all)
+}
+
+// checkKeys opens every sealed secret.
+func checkKeys(ctx context.Context, s settings, db *store.Store) (int, error) {
+	all, err := db.Providers(ctx)
+	if err != nil || len(all) == 0 {
+		return 0, err
+	}
+	k, err := auth.OpenKeyring(s.keyFile())
+	for _, v := range all {
+		if err == nil {
+			_, err = k.Open(v.SealedAs(), v.Secret)
+		}
+	}
+	return len(all), err
 }
 
 func (p *program) printFindings(all []finding) error {

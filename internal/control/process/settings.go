@@ -24,6 +24,9 @@ type settings struct {
 	tlsCert, tlsKey       string
 	clientCA              string // signs the certificates of hosts
 	proxies               auth.Proxies
+	console               string // the origin of a console elsewhere, or ""
+	noTelemetry           bool
+	noPasswords           bool
 	warnings              []string
 }
 
@@ -65,6 +68,10 @@ func (p *program) readSettings() (settings, error) {
 	case !errors.Is(err, fs.ErrNotExist) || p.config != "":
 		return s, bailey.Invalid.Wrap(err, "cannot read the configuration", "see --config")
 	}
+	if info, err := os.Stat(s.tlsKey); s.tlsKey != "" && err == nil && info.Mode().Perm()&0o077 != 0 {
+		s.warnings = append(s.warnings, fmt.Sprintf("other users may read the private key %s (mode %04o): anybody who has it "+
+			"can pose as this server", s.tlsKey, info.Mode().Perm()))
+	}
 	if p.listen != "" {
 		s.listen = p.listen
 	}
@@ -85,10 +92,17 @@ func (s *settings) parseSettings(name string, text []byte) error {
 	}
 	var public string
 	var proxies []string
+	anonymousUsage, passwords := true, true
 	f.Fields(f.Body(text), "the configuration", strictyaml.Fields{
-		"listen":          strictyaml.TextField(f, "listen", &s.listen),
-		"public_url":      strictyaml.TextField(f, "public_url", &public),
-		"database":        strictyaml.TextField(f, "database", &s.database),
+		"listen":         strictyaml.TextField(f, "listen", &s.listen),
+		"public_url":     strictyaml.TextField(f, "public_url", &public),
+		"database":       strictyaml.TextField(f, "database", &s.database),
+		"password_login": f.BoolField("password_login", &passwords),
+		"console_origin": strictyaml.TextField(f, "console_origin", &s.console),
+		"telemetry": func(n ast.Node) {
+			f.Fields(n, "telemetry", strictyaml.Fields{
+				"enable_anonymous_usage": f.BoolField("enable_anonymous_usage", &anonymousUsage)})
+		},
 		"trusted_proxies": strictyaml.TextsField(f, "trusted_proxies", &proxies),
 		"tls": func(n ast.Node) {
 			has := f.Fields(n, "tls", strictyaml.Fields{"cert": strictyaml.TextField(f, "cert", &s.tlsCert),
@@ -104,6 +118,13 @@ func (s *settings) parseSettings(name string, text []byte) error {
 			f.AddFault(nil, "public_url is not a URL such as https://bailey.example.com")
 		}
 		s.public = u
+	}
+	s.noTelemetry, s.noPasswords = !anonymousUsage, !passwords
+	if s.console != "" {
+		u, err := url.Parse(s.console)
+		if err != nil || u.Host == "" || u.Scheme+"://"+u.Host != s.console || u.Scheme != "https" && u.Scheme != "http" {
+			f.AddFault(nil, "console_origin is not an origin such as https://console.example.com")
+		}
 	}
 	for _, text := range proxies {
 		network, err := netip.ParsePrefix(text)

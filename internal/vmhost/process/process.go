@@ -18,6 +18,7 @@ import (
 	"bailey"
 	"bailey/internal/hostapi"
 	"bailey/internal/localapi"
+	programs "bailey/internal/program"
 )
 
 // version is set by the build of a release.
@@ -84,7 +85,8 @@ func (p *program) runMain(args []string) int {
 	return exitRefused
 }
 
-func usageFault(message string) error { return bailey.Invalid.New(message, "bailey-host --help") }
+// self is this program.
+var self = programs.Program{Name: "bailey-host", Usage: usage}
 
 func (p *program) runCommand(args []string) error {
 	if len(args) == 0 {
@@ -101,7 +103,7 @@ func (p *program) runCommand(args []string) error {
 	verbs := map[string]func(context.Context) error{"serve": p.serveHost, "status": p.printStatus, "stop": p.stopHost}
 	do, ok := verbs[args[0]]
 	if !ok {
-		return usageFault(fmt.Sprintf("%.40q is not a command", args[0]))
+		return self.UsageFault(fmt.Sprintf("%.40q is not a command", args[0]))
 	}
 	if err := p.parseFlags(args[0], args[1:]); err != nil {
 		return err
@@ -112,11 +114,13 @@ func (p *program) runCommand(args []string) error {
 }
 
 func (p *program) parseFlags(verb string, args []string) error {
-	f := flag.NewFlagSet(verb, flag.ContinueOnError)
-	f.SetOutput(io.Discard)
 	var dir string
-	f.StringVar(&dir, "dir", "", "")
-	if verb == "serve" {
+	rest, err := self.ParseFlags(verb, args, p.stdout, func(f *flag.FlagSet) {
+		f.StringVar(&dir, "dir", "", "")
+		if verb != "serve" {
+			f.BoolVar(&p.json, "json", false, "")
+			return
+		}
 		f.StringVar(&p.images, "images", "", "")
 		f.StringVar(&p.socket, "socket", "", "")
 		f.StringVar(&p.group, "group", "", "")
@@ -124,17 +128,12 @@ func (p *program) parseFlags(verb string, args []string) error {
 		f.StringVar(&p.cgroup, "cgroup", "", "")
 		f.DurationVar(&p.idle, "idle", 0, "")
 		f.BoolVar(&p.emulated, "emulated", false, "")
-	} else {
-		f.BoolVar(&p.json, "json", false, "")
+	})
+	if err == nil {
+		err = self.RefuseArguments(verb, rest)
 	}
-	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(p.stdout, usage)
+	if err != nil {
 		return err
-	} else if err != nil {
-		return usageFault(err.Error())
-	}
-	if f.NArg() > 0 {
-		return usageFault(fmt.Sprintf("%s takes no argument %.40q", verb, f.Arg(0)))
 	}
 	return p.resolvePaths(dir)
 }
@@ -160,7 +159,7 @@ func (p *program) resolvePaths(dir string) error {
 	}
 	if _, err := fmt.Sscanf(p.uids, "%d:%d", &p.firstUID, &p.numberOfUIDs); err != nil || p.numberOfUIDs < 1 ||
 		strings.ContainsAny(p.uids, " +") {
-		return usageFault(fmt.Sprintf("--uids is FIRST:N, not %.40q", p.uids))
+		return self.UsageFault(fmt.Sprintf("--uids is FIRST:N, not %.40q", p.uids))
 	}
 	return nil
 }

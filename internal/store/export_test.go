@@ -1,0 +1,61 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"io"
+	"slices"
+)
+
+// MigrateTo creates a database as an older version of this program did, and executes statements.
+func MigrateTo(ctx context.Context, c Config, version int64, statements ...string) error {
+	s, err := connect(c)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := s.applyMigrations(ctx, version); err != nil {
+		return err
+	}
+	for _, statement := range statements {
+		if _, err := s.db.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Versions lists the versions of all migrations.
+func Versions() (all []int64, err error) {
+	s := &Store{}
+	if s.db, err = sql.Open("sqlite", ":memory:"); err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	p, err := s.newProvider()
+	if err != nil {
+		return nil, err
+	}
+	for _, source := range p.ListSources() {
+		all = append(all, source.Version)
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// TableNames lists the tables with their columns.
+func (s *Store) TableNames(ctx context.Context) (map[string][]string, error) {
+	tables, err := s.tablesOf(ctx, s.db)
+	all := map[string][]string{}
+	for _, t := range tables {
+		all[t.Table] = t.Columns
+	}
+	return all, err
+}
+
+// CheckBackup reads a backup as Restore does before it writes anything.
+func CheckBackup(r io.Reader) error {
+	_, err := readBackup(r, func(BackupHead) error { return nil }, func(backupTable) error { return nil },
+		func([]any) error { return nil })
+	return err
+}
