@@ -78,9 +78,9 @@ type Server struct {
 	additions auth.Limiter // new accounts
 
 	// Hosts are the hosts that are connected.
-	Hosts *Hosts
-	news  announcer // of questions
-	passkeys  *auth.Passkeys
+	Hosts    *Hosts
+	news     announcer // of questions
+	passkeys *auth.Passkeys
 }
 
 // New returns a server.
