@@ -203,13 +203,13 @@ func TestNoSecretsInAnswers(t *testing.T) {
 	for _, c := range owner.http.Jar.Cookies(mustURL(t, f.URL)) {
 		secrets = append(secrets, c.Value, store.Hash(c.Value))
 	}
-	checked, recorded := 0, recordedHost(owner, shop)
+	checked := 0
 	for _, r := range f.Routes() {
 		if r.Method != "GET" || r.Open || strings.Contains(r.Path, "{provider}") { // which leads elsewhere
 			continue
 		}
 		status, text := owner.send("GET", strings.TrimSuffix(strings.NewReplacer("{organisation}", shop,
-			"{id}", recorded).Replace(r.Path), "{$}"), nil)
+			"{id}", makeSubject(t, owner, shop, requests[r.Operation].id)).Replace(r.Path), "{$}"), nil)
 		if status != http.StatusOK {
 			t.Errorf("%s: %d", r.Path, status)
 		}
@@ -379,6 +379,9 @@ func TestSecretFields(t *testing.T) {
 			filled = body
 		} else {
 			continue // an answer without a body
+		}
+		if filled.Kind() == reflect.Func {
+			continue // a stream
 		}
 		text, err := json.Marshal(filled.Interface())
 		if err != nil {

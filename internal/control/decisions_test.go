@@ -6,7 +6,9 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -287,13 +289,16 @@ func (o *ordered) handlers() fleet.Handlers {
 	return fleet.Handlers{fleet.Kill: take, fleet.Unkill: take}
 }
 
-func (o *ordered) reasons() (words string) {
+// reasons returns what is stopped, in the order of the agents: stops of the same moment have no order.
+func (o *ordered) reasons() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	var words []string
 	for _, k := range o.now.Kills {
-		words += k.Agent + ":" + k.Reason + " "
+		words = append(words, k.Agent+":"+k.Reason)
 	}
-	return words
+	slices.Sort(words)
+	return strings.Join(words, " ")
 }
 
 // TestStops checks that what is stopped reaches the gateways that it is for, also one that was away, and is recorded.
@@ -310,7 +315,7 @@ func TestStops(t *testing.T) {
 	want[item](owner, "POST", base, object{"agent": "coder", "reason": "agent"})
 	host := want[item](owner, "POST", base, object{"host": a.ID, "reason": "host"})
 	f.until(t, "both have their orders", func() bool {
-		return one.reasons() == "coder:agent :host " && two.reasons() == "coder:agent "
+		return one.reasons() == ":host coder:agent" && two.reasons() == "coder:agent"
 	})
 	first.stop()
 	f.until(t, "the gateway has left", func() bool { return !f.Hosts.Connected(a.ID) })
@@ -318,7 +323,7 @@ func TestStops(t *testing.T) {
 	want[object](owner, "DELETE", base+"/"+host.ID, nil)
 	f.connectGateway(t, a, dir, one.handlers())
 	f.until(t, "the gateway that was away has its orders", func() bool {
-		return one.reasons() == "coder:agent :all " && two.reasons() == "coder:agent :all "
+		return one.reasons() == ":all coder:agent" && two.reasons() == ":all coder:agent"
 	})
 	if status, _ := owner.send("POST", base, object{"host": "h-none", "reason": "x"}); status != http.StatusNotFound {
 		t.Errorf("a host that does not exist: %d", status)
