@@ -119,7 +119,7 @@ func (c *Client) connectOnce(ctx context.Context) error {
 	if err != nil {
 		return endOf(ctx, err)
 	}
-	s := &session{Client: c, stream: stream, acks: make(chan *Cosigned, 1)}
+	s := &session{Client: c, stream: stream, acks: make(chan *Cosigned, 1), answers: make(chan *Result, 16*MaxHandlers)}
 	r.Queue, r.Floor = c.Queue.ID(), c.Queue.Floor()
 	if err := s.sendFrame(&Frame{Register: &r}); err != nil && !errors.Is(err, errSend) {
 		return endOf(ctx, err)
@@ -141,7 +141,7 @@ func (c *Client) connectOnce(ctx context.Context) error {
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel(nil)
-	for _, f := range []func(context.Context) error{s.sendHeartbeats, s.sendResults,
+	for _, f := range []func(context.Context) error{s.sendHeartbeats, s.sendResults, s.sendAnswers,
 		func(ctx context.Context) error { return s.sendEvents(ctx, w.Acked) },
 		func(ctx context.Context) error { return s.sendReceipts(ctx, w) }} {
 		work.Go(func() {
@@ -176,6 +176,9 @@ type session struct {
 	sending sync.Mutex
 	stream  Stream
 	acks    chan *Cosigned
+	// answers are results that the receiving loop has. It must not send them itself: if both ends waited until the
+	// other one receives, the connection would stand still.
+	answers chan *Result
 }
 
 func (s *session) sendFrame(f *Frame) error {
@@ -215,6 +218,29 @@ func (s *session) sendResults(ctx context.Context) error {
 			return nil
 		case <-s.finished:
 		}
+	}
+}
+
+func (s *session) sendAnswers(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case r := <-s.answers:
+			if err := s.sendFrame(&Frame{Result: r}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// answerLater has a result sent by another goroutine.
+func (s *session) answerLater(r *Result) error {
+	select {
+	case s.answers <- r:
+		return nil
+	default:
+		return bailey.Unavailable.New("the control plane sends commands and does not receive results", "it is tried again")
 	}
 }
 
@@ -297,14 +323,14 @@ func (s *session) receiveFrame(ctx context.Context, f *Frame) error {
 func (s *session) carryOut(m *Command) error {
 	handler := s.Handlers[m.Kind]
 	if handler == nil {
-		return s.sendFrame(&Frame{Result: &Result{ID: m.ID, Error: NewFault(bailey.NotFound.Errorf("use a newer version of bailey there",
-			"this host has no command %.80q", m.Kind))}})
+		return s.answerLater(&Result{ID: m.ID, Error: NewFault(bailey.NotFound.Errorf("use a newer version of bailey there",
+			"this host has no command %.80q", m.Kind))})
 	}
 	select {
 	case s.handlers <- struct{}{}:
 	default:
-		return s.sendFrame(&Frame{Result: &Result{ID: m.ID, Error: NewFault(bailey.Unavailable.Errorf("try again later",
-			"the host carries out %d commands already", MaxHandlers))}})
+		return s.answerLater(&Result{ID: m.ID, Error: NewFault(bailey.Unavailable.Errorf("try again later",
+			"the host carries out %d commands already", MaxHandlers))})
 	}
 	fresh, result := s.Commands.Begin(m)
 	if !fresh {
@@ -312,7 +338,7 @@ func (s *session) carryOut(m *Command) error {
 		if result == nil {
 			return nil // it runs
 		}
-		return s.sendFrame(&Frame{Result: result})
+		return s.answerLater(result)
 	}
 	s.running.Go(func() {
 		defer func() { <-s.handlers }()
