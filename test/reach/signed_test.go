@@ -17,7 +17,7 @@ import (
 // remote and the signer.
 func TestSignedPull(t *testing.T) {
 	ktest.Long(t)
-	ktest.Require(t, "ssh-keygen")
+	ktest.Require(t, "account", "ssh-keygen") // ssh-keygen refuses a user without an account
 	h := newHub(t)
 	key, program := filepath.Join(h.root, "key"), filepath.Join(h.root, "signs")
 	said(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "c", "-f", key)
