@@ -35,11 +35,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"strings"
 
 	"bailey"
-	"bailey/internal/strictjson"
 )
 
 // Prefix is the first word of the line of an accepted passkey.
@@ -170,32 +170,56 @@ type client struct {
 	foreign                 bool // in a frame of another origin
 }
 
-// readClient reads client data. A browser may add members, so unknown ones are not refused. Names are compared exactly:
-// package json would also accept another case.
+// readClient reads client data. A browser may add members, so unknown ones are not refused.
 func readClient(said []byte) (c client, err error) {
-	if err := strictjson.Check(said, 8); err != nil {
-		return c, invalidAnswer("the client data of the passkey is not JSON")
+	members, err := readMembers(said)
+	if err != nil {
+		return c, invalidAnswer("the client data of the passkey is not a JSON object whose members have different names")
 	}
-	members, ok := strictjson.Members(said)
-	for _, m := range members {
-		switch m.Name {
-		case "type":
-			err = errors.Join(err, json.Unmarshal(m.Value, &c.kind))
-		case "challenge":
-			err = errors.Join(err, json.Unmarshal(m.Value, &c.challenge))
-		case "origin":
-			err = errors.Join(err, json.Unmarshal(m.Value, &c.origin))
-		case "crossOrigin":
-			c.foreign = c.foreign || string(m.Value) != "false"
-		case "topOrigin":
-			c.foreign = true
+	for name, to := range map[string]*string{"type": &c.kind, "challenge": &c.challenge, "origin": &c.origin} {
+		if value, ok := members[name]; ok {
+			err = errors.Join(err, json.Unmarshal(value, to))
 		}
 	}
-	if err != nil || !ok {
+	if err != nil {
 		return c, invalidAnswer("the client data of the passkey cannot be read")
 	}
+	crossed, ok := members["crossOrigin"]
+	_, top := members["topOrigin"]
+	c.foreign = top || ok && string(crossed) != "false"
 	return c, nil
 }
+
+// readMembers reads a JSON object. Its names are compared exactly: a struct would also accept another case. The broker
+// verifies answers too, so this links no other package.
+func readMembers(text []byte) (map[string]json.RawMessage, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return nil, errNotObject
+	}
+	members := map[string]json.RawMessage{}
+	for d.More() {
+		name, err := d.Token()
+		text, ok := name.(string)
+		if _, twice := members[text]; err != nil || !ok || twice {
+			return nil, errNotObject
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		members[text] = value
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errNotObject
+	}
+	return members, nil
+}
+
+var errNotObject = errors.New("not a JSON object")
 
 // Flags of the authenticator data (WebAuthn, section 6.1).
 const (
