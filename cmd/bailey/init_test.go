@@ -35,7 +35,7 @@ func TestInitOffersPolicies(t *testing.T) {
 	}
 	said, code = y.conversation(t, []string{"init", other}, "Write this? [y/N] ", "WORK\r", "Apply this policy? [y/N] ", "y\n")
 	if _, err := os.Stat(filepath.Join(policy, "work.cedar")); code != 0 || err != nil || !strings.Contains(said, "\npolicy: work, ") ||
-		!strings.Contains(said, "\n  allow  change          it changes only the workspace\n") {
+		!strings.Contains(said, "\n  allow  change           it changes only the workspace\n") {
 		t.Errorf("yes: %d, %v, %s", code, err, said)
 	}
 	third := filepath.Join(filepath.Dir(y.repo), "third")

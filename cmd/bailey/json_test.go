@@ -22,6 +22,7 @@ import (
 // speaksOtherwise contains the commands whose standard output is not JSON, even with --json, or that no script can run,
 // each with the reason.
 var speaksOtherwise = map[string]string{
+	"unenroll":               "needs a control plane: TestTeamDocument runs it",
 	"team approvals list":    "needs a control plane: TestTeamDocument runs it with --json",
 	"team approvals show":    "needs a control plane: TestTeamDocument runs it",
 	"team approvals approve": "needs a control plane: TestTeamDocument runs it",

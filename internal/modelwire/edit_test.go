@@ -63,19 +63,28 @@ func recognised(t testing.TB, method, path string) Endpoint {
 // streamInPieces edits a stream that is written in pieces of the given size.
 func streamInPieces(t testing.TB, e Endpoint, in string, size int, editor Editor) (string, Usage) {
 	t.Helper()
+	out, u, err := tryPieces(e, in, size, editor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out, u
+}
+
+// tryPieces is streamInPieces for a stream that may be refused.
+func tryPieces(e Endpoint, in string, size int, editor Editor) (string, Usage, error) {
 	var out bytes.Buffer
 	s := NewStream(e, &out, editor)
 	for len(in) > 0 {
 		n := min(size, len(in))
 		if _, err := s.Write([]byte(in[:n])); err != nil {
-			t.Fatal(err)
+			return "", Usage{}, err
 		}
 		in = in[n:]
 	}
 	if err := s.Close(); err != nil {
-		t.Fatal(err)
+		return "", Usage{}, err
 	}
-	return out.String(), s.Usage()
+	return out.String(), s.Usage(), nil
 }
 
 func TestEditMessages(t *testing.T) {

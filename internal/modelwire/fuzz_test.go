@@ -3,6 +3,7 @@ package modelwire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -73,17 +74,22 @@ func FuzzStream(f *testing.F) {
 		if which%5 == 4 {
 			e = Endpoint{Dialect: Gemini, Operation: Generate, Array: true}
 		}
-		want, usage := streamInPieces(t, e, string(in), len(in)+1, shower{})
-		got, u := streamInPieces(t, e, string(in), 1+int(size), shower{})
-		if got != want || !reflect.DeepEqual(u, usage) {
-			t.Fatalf("pieces of %d\n got %q\nwant %q", 1+int(size), got, want)
+		same := func(what string, editor, without Editor, size int) {
+			t.Helper()
+			want, usage, refused := tryPieces(e, string(in), len(in)+1, without)
+			got, u, err := tryPieces(e, string(in), size, editor)
+			// A stream that is refused, for example because a call has two names, is refused however it is cut.
+			if got != want || !reflect.DeepEqual(u, usage) || (err == nil) != (refused == nil) {
+				t.Fatalf("%s\n got %q, %v\nwant %q, %v", what, got, err, want, refused)
+			}
+			if err != nil && !errors.Is(err, ErrUnreadable) && !errors.Is(err, ErrTooLarge) {
+				t.Fatalf("%s: %v", what, err)
+			}
 		}
+		same("in pieces", shower{}, shower{}, 1+int(size))
 		table := tableEditor{secretTable(t)}
-		want, usage = streamInPieces(t, e, string(in), 1+int(size), plainEditor{table})
-		if got, u := streamInPieces(t, e, string(in), 1+int(size), table); got != want || !reflect.DeepEqual(u, usage) {
-			t.Fatalf("without reading repeated events\n got %q\nwant %q", got, want)
-		}
-		if plain, _ := streamInPieces(t, e, string(in), 1+int(size), silent{}); plain != string(in) {
+		same("without reading repeated events", table, plainEditor{table}, 1+int(size))
+		if plain, _, err := tryPieces(e, string(in), 1+int(size), silent{}); err == nil && plain != string(in) {
 			t.Fatalf("without an editor\n got %q\nwant %q", plain, in)
 		}
 	})

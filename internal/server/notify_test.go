@@ -98,7 +98,7 @@ func TestQuestionIsTold(t *testing.T) {
 	if r := <-done; r.Executed {
 		t.Errorf("%+v", r)
 	}
-	if st := a.notifyState(); len(st.Ways) != 1 || st.Asks != 4 || st.Fault != "" || strings.Contains(st.Summary(), "sesame") {
+	if st := a.notifyState(); len(st.Ways) != 1 || st.Asks != 3 || st.Fault != "" || strings.Contains(st.Summary(), "sesame") {
 		t.Errorf("%+v", st)
 	}
 }

@@ -60,6 +60,9 @@ func examples(r *rand.Rand) map[string]func() any {
 		approve.GrantEvent: func() any {
 			return approve.Standing{ID: bailey.GrantID(id()), Text: name(), Until: at(), By: approve.Event{At: at()}}
 		},
+		gateway.OrdersEvent: func() any {
+			return apitype.Orders{Revision: r.Uint64N(9), Kills: []apitype.Order{{ID: wrapID(), Agent: name(), Reason: name(), At: at()}}}
+		},
 		approve.RevokeEvent: func() any { return approve.Revoked{ID: bailey.GrantID(id())} },
 		gateway.ApplyEvent: func() any {
 			return settings.Applied{Digest: fmt.Sprint(r.IntN(1000)), Operator: localapi.Terminal, Contents: settings.Contents{Workspaces: []string{name()},
@@ -497,7 +500,7 @@ func TestEventsAreRefused(t *testing.T) {
 		if err := s.recordEvent(t.Context(), kind, []int{1}); bailey.KindOf(err) != bailey.Internal {
 			t.Errorf("%s: %v", kind, err)
 		}
-		if err := l.Note(t.Context(), kind, map[string]any{"path": 1, "file": 1, "digest": 1, "programs": 1, "at": 1, "operator": 1, "until": 1}); err != nil {
+		if err := l.Note(t.Context(), kind, map[string]any{"path": 1, "file": 1, "digest": 1, "programs": 1, "at": 1, "operator": 1, "until": 1, "revision": "x"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.Close(); err != nil {
@@ -556,7 +559,7 @@ func TestLoreFormat(t *testing.T) {
 	}
 	const answered = `{"id":"a","receipt":"r","at":"1970-01-01T00:00:00Z","granted":true,"settled":true,"reason":"w","digest":"d","name":"n","level":"local","key":"k","roles":["x"],` +
 		`"signature":"s","operator":"o","standing":"g"}`
-	const want = `{"kinds":["agent.add","agent.remove","answer","client.configure","client.undo","grant","grant.revoke","hooks.apply","kill","pack.install","pack.trust","pack.uninstall","pack.untrust","policy.apply","profile.use","question","resume","session.issue","session.use","settings.apply","token.add","token.revoke","tool.pin","tool.repin","use","wrap.end","wrap.refused","wrap.start"],` +
+	const want = `{"kinds":["agent.add","agent.remove","answer","client.configure","client.undo","grant","grant.revoke","hooks.apply","kill","kill.orders","pack.install","pack.trust","pack.uninstall","pack.untrust","policy.apply","profile.use","question","resume","session.issue","session.use","settings.apply","token.add","token.revoke","tool.pin","tool.repin","use","wrap.end","wrap.refused","wrap.start"],` +
 		`"settings":{"digest":"d","workspaces":["/w"],"redaction":{"patterns":[{"category":"C","regexp":"r"}],"allow":[{"category":"C","regexp":"r"}],"without":["W"]},"operator":"o","person":"p"},` +
 		`"clients":{"/f":{"client":"c","scope":"s","file":"/f","command":"b","added":"a","operator":"o","person":"p"}},` +
 		`"pins":{"programs":{"/p":"1"},"commands":{"p":"1"}},` +
