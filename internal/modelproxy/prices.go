@@ -15,8 +15,9 @@ type Price struct {
 
 // PricesAsOf is the month of the prices that Bailey has. They are those of the providers' public lists
 // (platform.claude.com, developers.openai.com, ai.google.dev), as libraries and documents that quote these lists had them;
-// they were not compared with the lists themselves. If a provider charges more for long prompts, the higher price stands
-// here. A write to Anthropic's cache is priced as one that lasts five minutes.
+// they were not compared with the lists themselves. If sources differed, or a provider charges more for long prompts, the
+// higher price stands here. A write to Anthropic's cache is priced as one that lasts five minutes, 1.25 times the input.
+// Where no source had a price of cached tokens, it is that of the input, which is an upper bound.
 const PricesAsOf = "2026-10"
 
 // shippedPrices returns the prices that Bailey has. A name also stands for the same name with a date.
@@ -29,12 +30,11 @@ func shippedPrices() []Price {
 		{"claude-sonnet-5", 3, 15, .3, 3.75}, {"claude-sonnet-5-5", 2, 10, .1, 2.5},
 		{"claude-sonnet-4-6", 3, 15, .3, 3.75}, {"claude-sonnet-4-5", 3, 15, .3, 3.75}, {"claude-sonnet-4", 3, 15, .3, 3.75},
 		{"claude-haiku-4-5", 1, 5, .1, 1.25}, {"claude-3-5-haiku", .8, 4, .08, 1},
-		{"gpt-5", 1.25, 10, .125, 1.25}, {"gpt-5.1", 1.25, 10, .125, 1.25}, {"gpt-5-mini", .25, 2, .025, .25},
-		{"gpt-5-nano", .05, .4, .005, .05}, {"gpt-5.2", 1.75, 14, .175, 1.75}, {"gpt-5.2-codex", 1.75, 14, .175, 1.75},
-		{"gpt-5.3-codex", 1.75, 14, .175, 1.75}, {"gpt-4.1", 2, 8, .5, 2}, {"gpt-4o", 2.5, 10, 1.25, 2.5},
-		{"gpt-4o-mini", .15, .6, .075, .15},
+		{"gpt-5.1", 1.25, 10, 1.25, 1.25}, {"gpt-5-mini", .25, 2, .025, .25},
+		{"gpt-5-nano", .05, .4, .05, .05}, {"gpt-5.2", 1.75, 14, .175, 1.75}, {"gpt-5.2-codex", 1.75, 14, .175, 1.75},
+		{"gpt-5.3-codex", 1.75, 14, .175, 1.75}, {"gpt-4.1", 2, 8, .5, 2}, {"gpt-4o", 2.5, 10, 2.5, 2.5},
+		{"gpt-4o-mini", .15, .6, .15, .15},
 		{"text-embedding-3-small", .02, 0, .02, .02}, {"text-embedding-3-large", .13, 0, .13, .13},
-		{"gemini-2.5-pro", 2.5, 15, .25, 2.5}, {"gemini-2.5-flash", .3, 2.5, .03, .3}, {"gemini-2.5-flash-lite", .1, .4, .01, .1},
 	}
 }
 

@@ -20,9 +20,9 @@ func TestPriceOf(t *testing.T) {
 		input           float64
 	}{
 		{"claude-opus-4-1", "", 15}, {"claude-opus-4-1-20250805", "", 15}, {"claude-opus-4-1", "claude-opus-4-1-20250805", 15},
-		{"claude-opus-4-5-20251101", "", 7}, {"claude-opus-4-5", "nonsense", 7}, {"mine-9", "", 1}, {"models/gemini-2.5-flash", "", .3},
+		{"claude-opus-4-5-20251101", "", 7}, {"claude-opus-4-5", "nonsense", 7}, {"mine-9", "", 1}, {"models/mine-9", "", 1},
 		{"gpt-5-pro", "", dearest.Input}, {"gpt-5.9", "", dearest.Input}, {"", "", dearest.Input}, {"gpt-5-", "", dearest.Input},
-		{"gpt-5-2025-08-07", "", 1.25}, {"gpt-5-12", "", dearest.Input}, {"claude-haiku-4-5", "claude-opus-4-1", 15},
+		{"gpt-5-mini-2025-08-07", "", .25}, {"gpt-5-12", "", dearest.Input}, {"claude-haiku-4-5", "claude-opus-4-1", 15},
 	} {
 		if p := priceOf(own, one.asked, one.answered); p.Input != one.input {
 			t.Errorf("%q, %q: %v, want %v", one.asked, one.answered, p.Input, one.input)
