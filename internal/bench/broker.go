@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -111,7 +110,10 @@ func benchBroker(ctx context.Context, n int) ([]Row, error) {
 			clear(own)
 			clear(whole)
 		}
-		if err := cmp.Or(timeBrokerCalls(ctx, c, key, times), issuer.timeSignature(times)); err != nil {
+		if err := timeBrokerCalls(ctx, c, key, times); err != nil {
+			return nil, err
+		}
+		if err := issuer.timeSignature(times); err != nil {
 			return nil, err
 		}
 		if err := issuer.timeIssuers(ctx, c, i, own, whole); err != nil {

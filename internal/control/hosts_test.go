@@ -157,14 +157,14 @@ func TestEventsOnce(t *testing.T) {
 			return nil
 		})
 		queue := fleet.NewID()
-		w, welcome := f.register(t, token, fleet.Register{Queue: queue})
+		w, _ := f.register(t, token, fleet.Register{Queue: queue})
 		for i, body := range []string{"1", `"bad"`, "3"} {
 			w.say(&fleet.Frame{Event: &fleet.Event{Seq: uint64(i + 1), Kind: "spend", Body: []byte(body)}})
 			if a := w.hear().Ack; a == nil || a.Seq != uint64(i+1) {
 				t.Fatalf("%+v", a)
 			}
 		}
-		w, welcome = f.register(t, token, fleet.Register{Queue: queue})
+		w, welcome := f.register(t, token, fleet.Register{Queue: queue})
 		if welcome.Acked != 3 {
 			t.Errorf("%+v", welcome)
 		}

@@ -32,7 +32,7 @@ func (d *day) walled() {
 
 	m := newModel(d.t)
 	settings := filepath.Join(u.home, ".bailey", "settings.yaml")
-	u.write(settings, u.must(u.home, "cat", settings)+"network:\n  endpoints:\n    - to: "+strings.TrimPrefix(m.url, "http://")+"\n      private: true\n      plain: true\n      for: [wrap]\nmodel:\n  wrap: true\n")
+	u.write(settings, u.must(u.home, "cat", settings)+"network:\n  endpoints:\n    - to: "+strings.TrimPrefix(m.url, "http://")+"\n      private: true\n      plain: true\n      for: [wrap]\nmodel:\n  wrap: true\n  providers:\n    - {name: anthropic, url: \""+m.url+"\"}\n")
 	u.must(u.project, "env", "BAILEY_OPERATOR=1", "bailey", "init", "--apply", "--yes")
 	u.must(work, "env", "BAILEY_OPERATOR=1", "bailey", "init", "--yes", work)
 
