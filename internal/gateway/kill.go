@@ -178,11 +178,21 @@ func (k *KillSwitch) Follow(ctx context.Context, o apitype.Orders) (apitype.Orde
 	defer k.noting.Unlock()
 	k.mu.Lock()
 	old := k.orders
-	if o.Revision <= old.Revision {
+	if o.Host == old.Host && o.Revision <= old.Revision {
 		k.mu.Unlock()
 		return old, nil
 	}
-	both := apitype.Orders{Revision: old.Revision, Kills: append(slices.Clone(o.Kills), old.Kills...)}
+	if o.Host == old.Host && slices.Equal(o.Kills, old.Kills) {
+		k.orders.Revision = o.Revision // a control plane must not fill the ledger with what is in force
+		k.mu.Unlock()
+		return o, nil
+	}
+	both := apitype.Orders{Revision: old.Revision, Host: old.Host, Kills: slices.Clone(o.Kills)}
+	for _, stop := range old.Kills {
+		if !slices.ContainsFunc(o.Kills, func(n apitype.Order) bool { return n.ID == stop.ID }) {
+			both.Kills = append(both.Kills, stop)
+		}
+	}
 	k.orders = both
 	for cancel, agent := range k.calls {
 		if stop := o.For(agent); stop != nil {

@@ -268,6 +268,19 @@ func CheckCounter(last, now uint32) error {
 		"the passkey counts %d signatures, and it counted %d before", now, last)
 }
 
+// HostOf returns the host of the pages on which an answer was made, as its browser states it.
+func HostOf(signature string) (string, error) {
+	_, _, said, _, err := parseAnswer(signature)
+	if err != nil {
+		return "", err
+	}
+	c, err := readClient(said)
+	if err != nil {
+		return "", err
+	}
+	return relyingParty(c.origin)
+}
+
 func parseAnswer(signature string) (id, data, said, sig []byte, err error) {
 	var a answer
 	if len(signature) > maxAnswer {

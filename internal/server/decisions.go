@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 	"unicode"
@@ -13,6 +14,7 @@ import (
 	"bailey/internal/fleet"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/passkey"
 	"bailey/internal/policy"
 	"bailey/internal/policy/review"
 	"bailey/internal/policyfiles"
@@ -103,6 +105,9 @@ func (s *Server) takeAnswer(ctx context.Context, a fleet.Answer) (approve.Tally,
 		return approve.Tally{}, bailey.Denied.New("a grant that comes through the control plane must be signed",
 			"sign with an SSH key or a passkey that the gateway's settings.yaml lists under approvers")
 	}
+	if err := s.checkPages(a.Signature); err != nil {
+		return approve.Tally{}, err
+	}
 	person := printableWords(a.Person, 100)
 	if !a.Grant {
 		person += ", through the control plane"
@@ -110,6 +115,24 @@ func (s *Server) takeAnswer(ctx context.Context, a fleet.Answer) (approve.Tally,
 	reason := printableWords(a.Reason, apitype.MaxDenial)
 	return s.Queue.Answer(context.WithoutCancel(ctx), approve.Given{Question: a.Question, Digest: a.Digest,
 		Grant: a.Grant, Signature: a.Signature, Reason: reason, Person: person, Operator: string(byControlPlane)})
+}
+
+// checkPages refuses an answer by a passkey on pages of the control plane itself. It decides what they show, and could
+// have a person sign the answer to a question while they only sign in.
+func (s *Server) checkPages(signature string) error {
+	e := s.enrolled.Load()
+	if e == nil || !passkey.IsAnswer(signature) {
+		return nil
+	}
+	host, err := passkey.HostOf(signature)
+	if err != nil {
+		return err
+	}
+	if u, err := url.Parse(e.URL); err != nil || strings.EqualFold(u.Hostname(), host) {
+		return bailey.Denied.Errorf("answer with an SSH key, or with a passkey on pages that another machine serves",
+			"the passkey was used on pages of the control plane %s, which decides what they show", host)
+	}
+	return nil
 }
 
 // printableWords returns a text of others on one line of limited length.
@@ -126,16 +149,36 @@ func printableWords(text string, most int) string {
 	return strings.TrimSpace(text)
 }
 
-// takeOrders stops what the control plane orders to stop, and resumes what it no longer does.
+// Limits of orders, so that they fit one entry of the ledger.
+const (
+	maxOrders     = 100
+	maxOrderAgent = 200
+	maxOrdersText = 32 << 10
+)
+
+// takeOrders stops what the control plane orders to stop, and resumes what it no longer does. More orders than a gateway
+// keeps stop everything.
 func (s *Server) takeOrders(ctx context.Context, o fleet.Orders) (apitype.Orders, error) {
-	const most = 100
-	if len(o.Kills) > most {
-		o.Kills = []fleet.Order{{ID: "all", Reason: "more orders than a gateway keeps", At: time.Now()}}
+	if o.Revision > uint64(time.Now().Add(24*time.Hour).UnixMicro()) {
+		return apitype.Orders{}, bailey.Invalid.New("the revision of the orders is a time in the future",
+			"set the clocks of the control plane and of the gateway")
 	}
 	orders := apitype.Orders{Revision: o.Revision}
-	for _, k := range o.Kills {
+	if e := s.enrolled.Load(); e != nil {
+		orders.Host = e.Host
+	}
+	for _, k := range o.Kills[:min(len(o.Kills), maxOrders)] {
+		if len(k.Agent) > maxOrderAgent {
+			return apitype.Orders{}, bailey.Invalid.New("an order names an agent with more than 200 bytes", "")
+		}
+		if year := k.At.UTC().Year(); year < 1 || year > 9999 {
+			k.At = time.Now()
+		}
 		orders.Kills = append(orders.Kills, apitype.Order{ID: printableWords(k.ID, 40), Agent: k.Agent,
 			Reason: printableWords(k.Reason, apitype.MaxKillReason), Person: printableWords(k.Person, 100), At: k.At.UTC()})
+	}
+	if text, err := json.Marshal(orders); err != nil || len(text) > maxOrdersText || len(o.Kills) > maxOrders {
+		orders.Kills = []apitype.Order{{ID: "all", Reason: "more orders than a gateway keeps", At: time.Now().UTC()}}
 	}
 	return s.kill.Follow(context.WithoutCancel(ctx), orders)
 }

@@ -18,6 +18,7 @@ import (
 	"bailey"
 	"bailey/internal/approvaltext"
 	"bailey/internal/approve"
+	"bailey/internal/enrol"
 	"bailey/internal/fleet"
 	"bailey/internal/gateway"
 	"bailey/internal/ktest"
@@ -185,6 +186,11 @@ func TestAttackControlPlaneAnswers(t *testing.T) {
 		}
 	}
 	right := ada.Answer(t, q.Text)
+	a.enrolled.Store(enrolledAt(ada.Origin+":8443", "h-1"))
+	if err := send(q, q.Digest, right); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "pages of the control plane") {
+		t.Errorf("on pages of the control plane: %v", err)
+	}
+	a.enrolled.Store(enrolledAt("https://control.example.com", "h-1"))
 	if err := send(q, q.Digest, right); err != nil {
 		t.Fatal(err)
 	}
@@ -277,6 +283,60 @@ func TestOrders(t *testing.T) {
 	send(fleet.Kill, 9, "") // sent again when the gateway connects
 	if d := decide("anybody"); strings.Contains(d.Reason, "is stopped") {
 		t.Errorf("resumed by the operator: %+v", d)
+	}
+}
+
+func enrolledAt(url, host string) *enrol.Enrolment {
+	e := &enrol.Enrolment{Host: host}
+	e.URL = url
+	return e
+}
+
+// TestAttackOrders checks that a control plane cannot fill the ledger or the memory of a gateway with orders, nor hold the
+// revisions of another control plane.
+func TestAttackOrders(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
+	a := askingFor(t, oneSreAsks)
+	at := time.Now()
+	send := func(host string, revision uint64, kills ...fleet.Order) (apitype.Orders, error) {
+		a.enrolled.Store(enrolledAt("https://control.example.com", host))
+		return command[apitype.Orders](t, a.Server, fleet.Kill, fleet.Orders{Revision: revision, Kills: kills})
+	}
+	stop := fleet.Order{ID: "k-1", Agent: "other", Reason: "r", At: at}
+	far := stop
+	far.At = time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -23*3600))
+	if _, err := send("h-1", 1, far); err != nil {
+		t.Errorf("a time that no ledger can hold: %v", err)
+	}
+	if _, err := send("h-1", 2, fleet.Order{ID: "k-2", Agent: strings.Repeat("a", 201), At: at}); !errors.Is(err, bailey.Invalid) {
+		t.Errorf("a long agent: %v", err)
+	}
+	if _, err := send("h-1", 1<<63, stop); !errors.Is(err, bailey.Invalid) {
+		t.Errorf("a revision in the future: %v", err)
+	}
+	many := make([]fleet.Order, 100)
+	for i := range many {
+		many[i] = fleet.Order{ID: fmt.Sprint(i), Agent: strings.Repeat("<", 200), Reason: strings.Repeat("<", 200), At: at}
+	}
+	got, err := send("h-1", 3, many...)
+	if err != nil || len(got.Kills) != 1 || got.All() == nil {
+		t.Errorf("orders that no entry can hold do not stop everything: %d, %v", len(got.Kills), err)
+	}
+	if _, err := send("h-1", 4, stop); err != nil {
+		t.Fatal(err)
+	}
+	entries, _, _, _ := a.ledger.Extent()
+	for revision := range uint64(20) {
+		if got, err := send("h-1", 5+revision, stop); err != nil || got.Revision != 5+revision {
+			t.Errorf("the same orders: %+v, %v", got, err)
+		}
+	}
+	if n, _, _, _ := a.ledger.Extent(); n != entries {
+		t.Errorf("orders that change nothing wrote %d entries", n-entries)
+	}
+	if got, err := send("h-2", 1); err != nil || len(got.Kills) != 0 || got.Host != "h-2" {
+		t.Errorf("the orders of another control plane: %+v, %v", got, err)
 	}
 }
 

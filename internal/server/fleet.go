@@ -22,6 +22,7 @@ func (s *Server) openFleet() {
 		Handlers: s.fleetHandlers(), Opened: s.reportQuestions,
 		Receipts: func() fleet.Receiptsource { return &lineSource{ledger: s.ledger, notary: s.notary} },
 		Begun: func(ctx context.Context, e enrol.Enrolment) error {
+			s.enrolled.Store(&e)
 			return s.scribe.recordEvent(ctx, "gateway.enrolled", map[string]string{"url": e.URL, "host": e.Host,
 				"organisation": e.Organisation})
 		}}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -63,6 +64,8 @@ type Server struct {
 	hosts   *hostAccess       // source hosts
 	model   *modelproxy.Proxy // requests to models
 	fleet   *enrol.Keeper     // connects to a control plane
+	// enrolled is the enrolment at a control plane, nil until there is one.
+	enrolled atomic.Pointer[enrol.Enrolment]
 	// the same for capabilities without a cage, if the manifest and a rule allow it
 	open    *gateway.Pins
 	Gate    *gate.Gate

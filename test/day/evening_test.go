@@ -125,7 +125,7 @@ func (d *day) complete(id string, r receipt) {
 	o := r.Outcome
 	if o.Executed != nil && *o.Executed {
 		named := func(rule struct{ ID string }) bool {
-			return slices.Contains([]string{"look", "write", "build", "fetch", "hosts", "sandbox"}, rule.ID)
+			return slices.Contains([]string{"look", "write", "build", "fetch", "hosts", "sandbox-or-model"}, rule.ID)
 		}
 		if o.Decision != "allow" || len(o.Rules) == 0 || !slices.ContainsFunc(o.Rules, named) || slices.ContainsFunc(o.Rules, func(r struct{ ID string }) bool { return !named(r) }) {
 			d.t.Errorf("%s ran, and does not tell by which rule: %s %v", id, o.Decision, o.Rules)

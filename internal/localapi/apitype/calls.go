@@ -154,6 +154,8 @@ func (k Killed) On() bool { return !k.At.IsZero() }
 type Orders struct {
 	Revision uint64  `json:"revision,omitempty"` // grows with each change of the orders
 	Kills    []Order `json:"kills,omitempty"`
+	// Host is the id of this gateway at the control plane. Another control plane begins its own revisions.
+	Host string `json:"host,omitempty"`
 }
 
 // Order stops an agent, or every call.
