@@ -347,9 +347,14 @@ func (b *book) registration() *fleet.Ledger {
 // call records a call with its outcome.
 func (b *book) call(agent string) {
 	b.t.Helper()
+	b.callAt(agent, time.Now().UTC())
+}
+
+func (b *book) callAt(agent string, at time.Time) {
+	b.t.Helper()
 	id := bailey.NewReceiptID()
 	in := bailey.Intent{Receipt: id, Capability: "git.status", Agent: agent, Host: "castle", Session: "s-1", Door: "test",
-		StartedAt: time.Now().UTC()}
+		StartedAt: at}
 	seal, err := b.log.Open(b.t.Context(), in)
 	if err == nil {
 		err = seal(bailey.Outcome{Receipt: id, Status: bailey.OK})
