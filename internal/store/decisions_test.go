@@ -62,3 +62,26 @@ func TestQuestionsOfHost(t *testing.T) {
 		}
 	})
 }
+
+// TestWaitingCommands: a host that connects gets a limited number of commands, the oldest first.
+func TestWaitingCommands(t *testing.T) {
+	t.Parallel()
+	c := &clock{now: time.Now()}
+	s := openStore(t, store.Config{URL: newDatabase(t, "sqlite"), Now: c.Now})
+	_, shop := setUp(t, s)
+	h, err := s.AddHost(t.Context(), store.Host{Organisation: shop.ID, Name: "one", Kind: store.Gateway,
+		Expires: c.Now().Add(time.Hour)}, store.Hash("one"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 201 {
+		c.advance(time.Millisecond)
+		if err := s.AddCommand(t.Context(), shop.ID, store.Command{ID: fmt.Sprintf("c-%03d", i), Host: h.ID, Kind: "kill",
+			Deadline: c.Now().Add(time.Hour)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, err := s.WaitingCommands(t.Context(), h.ID); err != nil || len(all) != 200 || all[0].ID != "c-000" {
+		t.Errorf("%d commands, %v", len(all), err)
+	}
+}
