@@ -227,6 +227,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener, t *tls.Config) error {
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true) // for the streams of hosts on this machine, or behind a proxy
+	go s.forgetOld(ctx)
 	h := &http.Server{Handler: streams, Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		WriteTimeout: 60 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug)}
@@ -248,6 +249,20 @@ func (s *Server) Run(ctx context.Context, l net.Listener, t *tls.Config) error {
 		err = errors.Join(err, served)
 	}
 	return err
+}
+
+// forgetOld removes commands whose deadline has passed, when the server starts and each hour.
+func (s *Server) forgetOld(ctx context.Context) {
+	for {
+		if err := s.Store.ForgetCommands(ctx, s.Now().Add(-time.Hour)); err != nil && ctx.Err() == nil {
+			s.Log.Error("old commands were not removed; that is tried again in an hour", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Hour):
+		}
+	}
 }
 
 // problem is an error of the API (RFC 9457), with the kind and the hint that errors of bailey have everywhere.

@@ -78,8 +78,12 @@ func (a *announcer) watchChanges(organisation string) (int64, <-chan struct{}) {
 	return a.version[organisation], a.changed[organisation]
 }
 
-// checkAsked refuses a question whose list entry could deceive: the text must be that of the digest.
-func checkAsked(body []byte) (a fleet.Asked, err error) {
+// maxDrift is how far the times of a question may be from the server's clock.
+const maxDrift = 365 * 24 * time.Hour
+
+// checkAsked refuses a question whose list entry could deceive: the text must be that of the digest. Its times must be
+// near the present.
+func checkAsked(body []byte, now time.Time) (a fleet.Asked, err error) {
 	if len(body) > maxBody {
 		return a, bailey.Invalid.New("the question is too large", "")
 	}
@@ -90,11 +94,16 @@ func checkAsked(body []byte) (a fleet.Asked, err error) {
 		return a, bailey.Invalid.New("the question is malformed: its digest is not that of its text, or a part is missing",
 			"use versions that understand each other")
 	}
+	for _, t := range []time.Time{a.At, a.Expires} {
+		if t.Before(now.Add(-maxDrift)) || t.After(now.Add(maxDrift)) {
+			return a, bailey.Invalid.New("the times of the question are more than a year from now", "set the clock of the gateway")
+		}
+	}
 	return a, nil
 }
 
 func (s *Server) storeQuestion(ctx context.Context, tx *store.Tx, h store.Host, e fleet.Event) error {
-	a, err := checkAsked(e.Body)
+	a, err := checkAsked(e.Body, s.Now())
 	if err != nil {
 		return err
 	}

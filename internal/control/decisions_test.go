@@ -379,3 +379,46 @@ func TestBundles(t *testing.T) {
 		t.Errorf("a host that does not exist: %d", status)
 	}
 }
+
+// farTime has a form in JSON, which it does not have in UTC.
+var farTime = time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -(23*3600+59*60)))
+
+// TestAttackTimes checks that a host cannot spoil the lists of its organisation with times that cannot be shown.
+func TestAttackTimes(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, shop := f.setUp(t)
+	base := "/api/v1/organisations/" + shop
+	g := f.connectGateway(t, owner.addGateway(shop, "one"), t.TempDir(), nil)
+	for id, change := range map[string]func(*fleet.Asked){
+		"a-far":   func(a *fleet.Asked) { a.At = farTime },
+		"a-late":  func(a *fleet.Asked) { a.Expires = f.Now().Add(366 * 24 * time.Hour) },
+		"a-early": func(a *fleet.Asked) { a.At = f.Now().Add(-366 * 24 * time.Hour) },
+	} {
+		a := asked(id, id, f.Now())
+		change(&a)
+		g.tell(t, fleet.ApprovalAsked, a)
+	}
+	g.tell(t, fleet.ApprovalAsked, asked("a-good", "good", f.Now()))
+	f.until(t, "the good question is stored", func() bool {
+		status, _ := owner.send("GET", base+"/approvals/a-good", nil)
+		return status == http.StatusOK
+	})
+	if all := want[approvals](owner, "GET", base+"/approvals", nil).Items; len(all) != 1 || all[0].ID != "a-good" {
+		t.Errorf("got %+v", all)
+	}
+
+	_, token := addGateway(owner, shop, "two")
+	b := newBook(t)
+	w, _ := f.register(t, token, fleet.Register{Queue: fleet.NewID(), Ledger: b.registration()})
+	b.callAt("far", farTime)
+	b.call("near")
+	w.say(&fleet.Frame{Receipts: b.after(0)})
+	if c := w.hear().Cosigned; c == nil || c.Forked {
+		t.Fatalf("%+v", c)
+	}
+	all := want[struct{ Items []store.Receipt }](owner, "GET", base+"/receipts", nil).Items
+	if len(all) != 2 || all[0].Agent != "near" || !all[1].Started.IsZero() {
+		t.Errorf("got %+v", all)
+	}
+}

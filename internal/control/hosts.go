@@ -380,7 +380,21 @@ func refusalOf(err error) error {
 	return err
 }
 
+// maxResult is how much of the answer to a command is kept.
+const maxResult = 64 << 10
+
+// storeResult stores the answer to a command, and passes it on to who waits for it. One that is too large becomes an
+// error for both.
 func (h *Hosts) storeResult(ctx context.Context, l *liveHost, r fleet.Result) error {
+	size := len(r.Body)
+	if r.Error != nil {
+		size += len(r.Error.Kind) + len(r.Error.Message) + len(r.Error.Hint)
+	}
+	if size > maxResult {
+		h.s.Log.Warn("the result of a command is too large", "host", l.host.ID, "command", r.ID, "bytes", size)
+		r = fleet.Result{ID: r.ID, Error: &fleet.Fault{Kind: string(bailey.Invalid),
+			Message: "the host's result of the command is too large"}}
+	}
 	fault := ""
 	if r.Error != nil {
 		text, err := json.Marshal(r.Error)

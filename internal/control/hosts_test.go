@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -236,6 +237,68 @@ func TestCommandsReachHosts(t *testing.T) {
 	})
 }
 
+// TestLargeResult: a result that is too large is an error for the caller, and only the error is stored.
+func TestLargeResult(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, shop := f.setUp(t)
+	id, token := addGateway(owner, shop, "laptop")
+	w, _ := f.register(t, token, fleet.Register{Queue: fleet.NewID()})
+	large := strings.Repeat("x", 64<<10+1)
+	for _, r := range []fleet.Result{{Body: []byte(large)}, {Error: &fleet.Fault{Kind: "denied", Message: large}}} {
+		failed := make(chan error, 1)
+		go func() {
+			_, err := f.Hosts.Send(t.Context(), shop, id, "kill", []byte("{}"))
+			failed <- err
+		}()
+		r.ID = w.hear().Command.ID
+		w.say(&fleet.Frame{Result: &r})
+		if taken := w.hear().Taken; taken == nil || taken.ID != r.ID {
+			t.Fatal("the result was not taken")
+		}
+		if err := <-failed; !errors.Is(err, bailey.Invalid) {
+			t.Errorf("the caller got %.100v", err)
+		}
+		c, err := f.Store.CommandByID(t.Context(), r.ID)
+		if err != nil || c.Done.IsZero() || c.Result != "" || c.Fault == "" || len(c.Fault) > 1000 {
+			t.Errorf("stored a result of %d and a fault of %d bytes, %v", len(c.Result), len(c.Fault), err)
+		}
+	}
+}
+
+// TestOldCommandsAreForgotten: a server that runs removes commands whose deadline has passed.
+func TestOldCommandsAreForgotten(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, shop := f.setUp(t)
+	id, _ := addGateway(owner, shop, "laptop")
+	for name, deadline := range map[string]time.Duration{"old": -2 * time.Hour, "new": time.Minute} {
+		err := f.Store.AddCommand(t.Context(), shop, store.Command{ID: name, Host: id, Kind: "kill", Body: "{}",
+			Deadline: f.Now().Add(deadline)})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx, l, nil) }()
+	f.until(t, "the old command is gone", func() bool {
+		_, err := f.Store.CommandByID(t.Context(), "old")
+		return errors.Is(err, bailey.NotFound)
+	})
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Store.CommandByID(t.Context(), "new"); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestHostileHosts: a host cannot speak for another one, answer its commands, or send what only the server may send.
 func TestHostileHosts(t *testing.T) {
 	t.Parallel()
@@ -347,9 +410,14 @@ func (b *book) registration() *fleet.Ledger {
 // call records a call with its outcome.
 func (b *book) call(agent string) {
 	b.t.Helper()
+	b.callAt(agent, time.Now().UTC())
+}
+
+func (b *book) callAt(agent string, at time.Time) {
+	b.t.Helper()
 	id := bailey.NewReceiptID()
 	in := bailey.Intent{Receipt: id, Capability: "git.status", Agent: agent, Host: "castle", Session: "s-1", Door: "test",
-		StartedAt: time.Now().UTC()}
+		StartedAt: at}
 	seal, err := b.log.Open(b.t.Context(), in)
 	if err == nil {
 		err = seal(bailey.Outcome{Receipt: id, Status: bailey.OK})

@@ -211,6 +211,9 @@ func (g *growth) indexEntry(ctx context.Context, e audit.Entry) error {
 	case audit.KindIntent:
 		var in bailey.Intent
 		json.Unmarshal(e.Data, &in) // what cannot be read stays empty: the line itself is kept
+		if in.StartedAt.Before(time.Unix(0, 0)) || in.StartedAt.After(g.s.Now().Add(maxDrift)) {
+			in.StartedAt = time.Time{} // it would stay the newest of all, or has no form in JSON
+		}
 		return g.s.Store.AddReceipt(ctx, g.tx, g.Organisation, store.Receipt{Host: g.Host, Seq: e.Seq,
 			Receipt: indexText(e.Receipt), Started: in.StartedAt, Status: string(receipts.Open), Agent: indexText(in.Agent),
 			Session: indexText(in.Session), Capability: indexText(in.Capability)})

@@ -46,7 +46,10 @@ func (s *Store) scanQuestion(scan func(...any) error) (q Question, err error) {
 // mostQuestions limits the questions of a list.
 const mostQuestions = 1000
 
-// Questions lists the questions of an organisation in a state, the newest first. Open ones exclude those that have
+// mostOpen limits the open questions of a host.
+const mostOpen = 300
+
+// Questions lists the questions of an organisation in a state, those that arrived last first. Open ones exclude those that have
 // expired. If state is "", it lists all.
 func (s *Store) Questions(ctx context.Context, organisation, state string) ([]Question, error) {
 	query, args := "SELECT "+questionColumns+" FROM questions WHERE organisation = ?", []any{organisation}
@@ -59,7 +62,7 @@ func (s *Store) Questions(ctx context.Context, organisation, state string) ([]Qu
 	default:
 		query, args = query+" AND state = ?", append(args, state)
 	}
-	return queryRows(ctx, s, s.db, s.scanQuestion, query+" ORDER BY asked DESC, id LIMIT ?", append(args, mostQuestions)...)
+	return queryRows(ctx, s, s.db, s.scanQuestion, query+" ORDER BY arrived DESC, asked DESC, id LIMIT ?", append(args, mostQuestions)...)
 }
 
 // QuestionByID finds a question of an organisation.
@@ -69,7 +72,7 @@ func (s *Store) QuestionByID(ctx context.Context, organisation, id string) (Ques
 }
 
 // AskQuestion stores a question of a host. A host that tells it again changes nothing. A question of another host with
-// the same id is a Conflict.
+// the same id is a Conflict, and one more than a host may have open is Invalid.
 func (s *Store) AskQuestion(ctx context.Context, tx *Tx, host Host, q Question) error {
 	found, err := queryRows(ctx, s, tx.tx, s.scanQuestion,
 		"SELECT "+questionColumns+" FROM questions WHERE organisation = ? AND id = ?", host.Organisation, q.ID)
@@ -79,9 +82,19 @@ func (s *Store) AskQuestion(ctx context.Context, tx *Tx, host Host, q Question) 
 	if len(found) > 0 {
 		return bailey.Conflict.Errorf("", "another host has asked a question %.40q", q.ID)
 	}
+	now := toMicros(s.now())
+	open, err := oneRow(ctx, s, tx.tx, "host", func(scan func(...any) error) (n int, err error) { return n, scan(&n) },
+		"SELECT count(*) FROM questions WHERE organisation = ? AND host = ? AND state = 'open' AND expires > ?",
+		host.Organisation, host.ID, now)
+	if err != nil {
+		return err
+	}
+	if open >= mostOpen {
+		return bailey.Invalid.Errorf("answer some of them", "the host has %d open questions", open)
+	}
 	_, err = s.execChange(ctx, tx.tx, "INSERT INTO questions (organisation, "+questionColumns+
-		") VALUES (?, ?, ?, ?, ?, ?, 'open', '', 0)",
-		host.Organisation, q.ID, host.ID, string(q.Body), toMicros(q.Asked), toMicros(q.Expires))
+		", arrived) VALUES (?, ?, ?, ?, ?, ?, 'open', '', 0, ?)",
+		host.Organisation, q.ID, host.ID, string(q.Body), toMicros(q.Asked), toMicros(q.Expires), now)
 	return err
 }
 

@@ -108,10 +108,14 @@ func (s *Store) AddCommand(ctx context.Context, organisation string, c Command) 
 	})
 }
 
-// WaitingCommands lists the commands of a host that have no result and whose deadline has not passed, the oldest first.
+// mostWaiting limits the commands that a host gets when it connects.
+const mostWaiting = 200
+
+// WaitingCommands lists the commands of a host that have no result and whose deadline has not passed, the oldest first,
+// at most mostWaiting.
 func (s *Store) WaitingCommands(ctx context.Context, host string) ([]Command, error) {
 	return queryRows(ctx, s, s.db, scanCommand, "SELECT "+commandColumns+
-		" FROM commands WHERE host = ? AND done = 0 AND deadline > ? ORDER BY created, id", host, toMicros(s.now()))
+		" FROM commands WHERE host = ? AND done = 0 AND deadline > ? ORDER BY created, id LIMIT ?", host, toMicros(s.now()), mostWaiting)
 }
 
 // CommandByID finds a command.

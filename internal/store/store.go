@@ -350,10 +350,13 @@ func toMicros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// fromMicros is the reverse of toMicros.
+// The times that have a form in JSON, without the first.
+var firstMicro, lastMicro = time.Time{}.UnixMicro(), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).UnixMicro()
+
+// fromMicros is the reverse of toMicros. A time that has no form in JSON becomes the next one that has.
 func fromMicros(n int64) time.Time {
 	if n == 0 {
 		return time.Time{}
 	}
-	return time.UnixMicro(n).UTC()
+	return time.UnixMicro(min(max(n, firstMicro), lastMicro)).UTC()
 }
