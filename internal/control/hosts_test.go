@@ -349,13 +349,14 @@ func TestTokenEndsStream(t *testing.T) {
 	_, other := addGateway(owner, shop, "expired")
 	ws := map[string]*wire{}
 	for _, token := range []string{token, other} {
-		ws[token], _ = f.register(t, token, fleet.Register{Queue: fleet.NewID()})
+		w, _ := f.register(t, token, fleet.Register{Queue: fleet.NewID()})
+		ws[token] = w
 		stop := make(chan struct{})
 		defer close(stop)
 		go func() { // it is not silent
 			for {
 				select {
-				case ws[token].up <- &fleet.Frame{Heartbeat: &fleet.Heartbeat{}}:
+				case w.up <- &fleet.Frame{Heartbeat: &fleet.Heartbeat{}}:
 					time.Sleep(5 * time.Millisecond)
 				case <-stop:
 					return
