@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -697,6 +698,103 @@ func TestOtherLedger(t *testing.T) {
 	r.Ledger = other.registration()
 	if _, welcome := f.register(t, token, r); !welcome.Forked {
 		t.Error("another ledger is accepted")
+	}
+}
+
+// TestManyKeys: the server refuses a ledger with more keys than it can hold, and does not take it for a fork.
+func TestManyKeys(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, shop := f.setUp(t)
+	id, token := addGateway(owner, shop, "laptop")
+	genesis := audit.Genesis{Format: audit.Format, Origin: strings.Repeat("0a", 16), Host: "castle"}
+	var head audit.Head
+	var lines []byte
+	add := func(kind string, v any) {
+		t.Helper()
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, hash, err := audit.Append(head.Hash, audit.Entry{Seq: head.Seq + 1, Time: time.Now().UTC(), Kind: kind, Data: data})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, head = append(lines, line...), audit.Head{Seq: head.Seq + 1, Hash: hash}
+	}
+	add(audit.KindGenesis, genesis)
+	var first, old audit.Key
+	var by ed25519.PrivateKey
+	for i := range 1001 {
+		public, private, err := ed25519.GenerateKey(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := audit.LogKey(genesis.Name(), public)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := audit.KeyChange{Key: key}
+		if i == 0 {
+			first, by = key, private
+		} else {
+			c.Old = &old
+		}
+		c.Signature = ed25519.Sign(by, c.SignedText())
+		add(audit.KindKey, c)
+		old, by = key, private
+	}
+	r := fleet.Register{Queue: fleet.NewID(), Ledger: &fleet.Ledger{Origin: first.Name(), PublicKey: first.String()}}
+	w, _ := f.register(t, token, r)
+	most := bytes.LastIndexByte(lines[:len(lines)-1], '\n') + 1
+	w.say(&fleet.Frame{Receipts: &fleet.Receipts{Lines: lines[:most]}})
+	if c := w.hear().Cosigned; c == nil || c.Forked || c.Size != 1001 {
+		t.Fatalf("1000 keys: %+v", c)
+	}
+	w.say(&fleet.Frame{Receipts: &fleet.Receipts{From: 1001, Lines: lines[most:]}})
+	if err := w.end(); !errors.Is(err, bailey.Invalid) {
+		t.Errorf("one more: %v", err)
+	}
+	if got := want[recordAnswer](owner, "GET", "/api/v1/organisations/"+shop+"/hosts/"+id+"/record", nil); got.Entries != 1001 ||
+		!got.Forked.IsZero() {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestEmptyReceipts: a frame that brings nothing is answered while nothing can be written.
+func TestEmptyReceipts(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, shop := f.setUp(t)
+	_, token := addGateway(owner, shop, "laptop")
+	b := newBook(t)
+	b.call("a")
+	w, _ := f.register(t, token, fleet.Register{Queue: fleet.NewID(), Ledger: b.registration()})
+	w.say(&fleet.Frame{Receipts: b.after(0)})
+	held := w.hear().Cosigned.Size
+	err := f.Store.Change(t.Context(), func(*store.Tx) error { // it has the lock of the database
+		w.say(&fleet.Frame{Receipts: &fleet.Receipts{From: held}})
+		for end := time.After(8 * time.Second); ; {
+			select {
+			case got := <-w.down:
+				if got.Heartbeat != nil {
+					continue
+				}
+				if got.Cosigned == nil || got.Cosigned.Size != held || got.Cosigned.Forked {
+					t.Errorf("got %+v", got)
+				}
+				return nil
+			case <-end:
+				return errors.New("no answer")
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.say(&fleet.Frame{Receipts: &fleet.Receipts{From: held + 1}})
+	if err := w.end(); !errors.Is(err, bailey.Conflict) {
+		t.Errorf("after a gap: %v", err)
 	}
 }
 

@@ -61,6 +61,9 @@ func (h *Hosts) recordFork(ctx context.Context, l *liveHost, f *fork) error {
 // storeReceipts adds lines to the copy of the host's ledger, and answers how much it holds.
 func (h *Hosts) storeReceipts(ctx context.Context, l *liveHost, r *fleet.Receipts) error {
 	answer := &fleet.Cosigned{}
+	if len(r.Lines) == 0 && len(r.Checkpoint) == 0 {
+		return h.answerSize(ctx, l, r.From)
+	}
 	err := h.s.Store.Change(ctx, func(tx *store.Tx) error {
 		has, err := h.s.Store.LedgerIn(ctx, tx, l.host.ID)
 		if err != nil {
@@ -87,6 +90,23 @@ func (h *Hosts) storeReceipts(ctx context.Context, l *liveHost, r *fleet.Receipt
 		return err
 	}
 	return l.sendFrame(&fleet.Frame{Cosigned: answer})
+}
+
+// answerSize answers a frame that brings nothing, without a write.
+func (h *Hosts) answerSize(ctx context.Context, l *liveHost, from uint64) error {
+	has, err := h.s.Store.LedgerOf(ctx, l.host.Organisation, l.host.ID)
+	if err != nil {
+		return err
+	}
+	if has.Forked.IsZero() && from != has.Size {
+		return notFollowing(has.Size, from)
+	}
+	return l.sendFrame(&fleet.Frame{Cosigned: &fleet.Cosigned{Size: has.Size, Forked: !has.Forked.IsZero()}})
+}
+
+func notFollowing(size, from uint64) error {
+	return bailey.Conflict.Errorf("connect again", "the copy of the ledger has %d entries, and the lines follow entry %d",
+		size, from)
 }
 
 // growth adds to the copy of a ledger.
@@ -130,8 +150,7 @@ func (g *growth) addLines(ctx context.Context, r *fleet.Receipts) error {
 		if said, err := audit.ReadCheckpoint(r.Checkpoint); err == nil && r.From < g.Size && said.Size == r.From && len(r.Lines) == 0 {
 			return g.checkRollback(r.Checkpoint)
 		}
-		return bailey.Conflict.Errorf("connect again", "the copy of the ledger has %d entries, and the lines follow entry %d",
-			g.Size, r.From)
+		return notFollowing(g.Size, r.From)
 	}
 	if !utf8.Valid(r.Lines) {
 		return bailey.Invalid.New("lines of a ledger must be UTF-8", "")
@@ -178,6 +197,9 @@ func (g *growth) addEntry(ctx context.Context, e audit.Entry, line string) error
 	case audit.KindSegment:
 		g.Segment++
 	case audit.KindKey:
+		if len(g.Keys) >= maxKeys {
+			return bailey.Invalid.Errorf("", "the ledger has more than %d keys", maxKeys)
+		}
 		if err := g.addKey(e); err != nil {
 			return &fork{err.Error(), line}
 		}
@@ -193,6 +215,9 @@ func (g *growth) addEntry(ctx context.Context, e audit.Entry, line string) error
 	}
 	return g.indexEntry(ctx, e)
 }
+
+// maxKeys limits the keys of a ledger: each batch of lines reads them all.
+const maxKeys = 1000
 
 func (g *growth) addKey(e audit.Entry) error {
 	if err := g.keys.Add(e); err != nil {

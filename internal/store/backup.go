@@ -111,7 +111,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (rows int, err error) {
 	defer conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 	sum := sha256.New()
 	buffered := bufio.NewWriterSize(w, 64<<10)
-	out := json.NewEncoder(io.MultiWriter(buffered, sum))
+	out := json.NewEncoder(lineLimit{io.MultiWriter(buffered, sum), s.maxLine})
 	out.SetEscapeHTML(false)
 	schema, err := s.schemaVersion(ctx, conn)
 	if err != nil {
@@ -134,6 +134,20 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (rows int, err error) {
 		return rows, err
 	}
 	return rows, buffered.Flush()
+}
+
+// lineLimit refuses a line that readLine would refuse. An encoder of JSON writes each line at once.
+type lineLimit struct {
+	w   io.Writer
+	max int
+}
+
+func (l lineLimit) Write(line []byte) (int, error) {
+	if len(line) > l.max {
+		return 0, bailey.Invalid.Errorf("remove the row, or back up the database by its own means",
+			"a row has %d bytes, and a backup can hold %d", len(line), l.max)
+	}
+	return l.w.Write(line)
 }
 
 // schemaVersion returns the version of the last migration.

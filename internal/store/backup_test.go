@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -126,6 +127,29 @@ func TestDamagedBackup(t *testing.T) {
 	if _, err := store.Restore(t.Context(), into, bytes.NewReader(whole)); err != nil {
 		t.Errorf("the whole backup, afterwards: %v", err)
 	}
+}
+
+// TestBackupOfLargeRow: a row that could not be restored fails the backup.
+func TestBackupOfLargeRow(t *testing.T) {
+	t.Parallel()
+	c := &clock{now: time.Now()}
+	s := openStore(t, store.Config{URL: newDatabase(t, "sqlite"), Now: c.Now})
+	fillStore(t, s, c)
+	var b bytes.Buffer
+	if _, err := s.Backup(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	longest := 0
+	for line := range strings.Lines(b.String()) {
+		longest = max(longest, len(line))
+	}
+	s.LimitLines(longest)
+	if _, err := s.Backup(t.Context(), io.Discard); err != nil {
+		t.Error(err)
+	}
+	s.LimitLines(longest - 1)
+	_, err := s.Backup(t.Context(), io.Discard)
+	wantKind(t, err, bailey.Invalid)
 }
 
 func FuzzBackup(f *testing.F) {

@@ -59,3 +59,6 @@ func CheckBackup(r io.Reader) error {
 		func([]any) error { return nil })
 	return err
 }
+
+// LimitLines sets the limit of a line of a backup.
+func (s *Store) LimitLines(bytes int) { s.maxLine = bytes }

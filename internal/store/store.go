@@ -54,6 +54,7 @@ type Store struct {
 	db       *sql.DB
 	postgres bool
 	now      func() time.Time
+	maxLine  int // of a backup
 }
 
 // Open opens the database and brings its schema up to this version. If several processes open it at the same time, one
@@ -72,7 +73,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 // connect returns a database whose schema may be older.
 func connect(c Config) (*Store, error) {
-	s := &Store{now: c.Now, postgres: strings.HasPrefix(c.URL, "postgres://") || strings.HasPrefix(c.URL,
+	s := &Store{now: c.Now, maxLine: maxLine, postgres: strings.HasPrefix(c.URL, "postgres://") || strings.HasPrefix(c.URL,
 		"postgresql://")}
 	if s.now == nil {
 		s.now = time.Now
