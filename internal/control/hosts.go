@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -210,7 +211,15 @@ func (h *Hosts) ServeHost(ctx context.Context, host store.Host, stream fleet.Str
 	}
 }
 
-func (h *Hosts) converseWith(ctx context.Context, l *liveHost, quiet *time.Timer) error {
+// converseWith receives the frames of a host. A fault of the server that a frame meets ends this connection alone.
+func (h *Hosts) converseWith(ctx context.Context, l *liveHost, quiet *time.Timer) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			h.s.Log.Error("a frame of a host has met a fault of the server; its connection is ended", "host", l.host.ID,
+				"panic", p, "stack", string(debug.Stack()))
+			err = bailey.Internal.New("the server has a fault", "see the log of bailey-server")
+		}
+	}()
 	if err := h.welcomeHost(ctx, l); err != nil {
 		return err
 	}

@@ -238,6 +238,31 @@ func TestCommandsReachHosts(t *testing.T) {
 	})
 }
 
+// TestFaultEndsConnection: a fault of the server in a frame of a host ends the connection of that host alone, and the
+// database stays usable.
+func TestFaultEndsConnection(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, shop := f.setUp(t)
+	id, token := addGateway(owner, shop, "laptop")
+	_, other := addGateway(owner, shop, "other")
+	f.Hosts.OnEvent("fault", func(context.Context, *store.Tx, store.Host, fleet.Event) error { panic("of a test") })
+	f.Hosts.OnEvent("spend", func(context.Context, *store.Tx, store.Host, fleet.Event) error { return nil })
+	w, _ := f.register(t, token, fleet.Register{Queue: fleet.NewID()})
+	v, _ := f.register(t, other, fleet.Register{Queue: fleet.NewID()})
+	w.say(&fleet.Frame{Event: &fleet.Event{Seq: 1, Kind: "fault", Body: []byte("1")}})
+	if err := w.end(); !errors.Is(err, bailey.Internal) || strings.Contains(err.Error(), "of a test") {
+		t.Errorf("got %v", err)
+	}
+	if f.Hosts.Connected(id) {
+		t.Error("the host counts as connected")
+	}
+	v.say(&fleet.Frame{Event: &fleet.Event{Seq: 1, Kind: "spend", Body: []byte("1")}})
+	if a := v.hear().Ack; a == nil || a.Seq != 1 {
+		t.Errorf("another host got %+v", a)
+	}
+}
+
 // TestLargeResult: a result that is too large is an error for the caller, and only the error is stored.
 func TestLargeResult(t *testing.T) {
 	t.Parallel()
