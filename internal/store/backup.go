@@ -291,7 +291,8 @@ func restoredValue(v any) (any, error) {
 }
 
 // Restore reads a backup into a database that is empty, and brings its schema up to this version. A backup that is not
-// whole, or a database that holds anything, is refused before anything is written.
+// whole, or a database that holds anything, is refused before anything is written. Sessions and links that work once are
+// not restored.
 func Restore(ctx context.Context, c Config, backup io.ReadSeeker) (rows int, err error) {
 	var head BackupHead
 	none := func([]any) error { return nil }
@@ -344,7 +345,7 @@ func (s *Store) restoreRows(ctx context.Context, tx *sql.Tx, head BackupHead, ba
 		}
 	}
 	insert := ""
-	return readBackup(backup, func(BackupHead) error { return nil }, func(t backupTable) error {
+	rows, err := readBackup(backup, func(BackupHead) error { return nil }, func(t backupTable) error {
 		known := slices.IndexFunc(tables, func(k backupTable) bool { return k.Table == t.Table })
 		if known < 0 || !slices.Equal(tables[known].Columns, t.Columns) {
 			return damagedBackup("the table %.40q has other columns, or does not exist", t.Table)
@@ -356,4 +357,25 @@ func (s *Store) restoreRows(ctx context.Context, tx *sql.Tx, head BackupHead, ba
 		_, err := s.execChange(ctx, tx, insert, row...)
 		return err
 	})
+	if err != nil {
+		return 0, err
+	}
+	dropped, err := s.dropShortLived(ctx, tx, tables)
+	return rows - dropped, err
+}
+
+// dropShortLived removes from a restored database what was meant to be used or ended soon after the backup: sessions that
+// ended since, and links that were used or withdrawn, must not work again. It returns the number of rows.
+func (s *Store) dropShortLived(ctx context.Context, tx *sql.Tx, tables []backupTable) (int, error) {
+	all := 0
+	drop := func(table, where string) error {
+		if !slices.ContainsFunc(tables, func(t backupTable) bool { return t.Table == table }) {
+			return nil // an older schema
+		}
+		n, err := s.execChange(ctx, tx, "DELETE FROM "+table+where)
+		all += int(n)
+		return err
+	}
+	return all, errors.Join(drop("sessions", ""), drop("ceremonies", ""), drop("invitations", ""),
+		drop("settings", " WHERE name = 'setup'"))
 }

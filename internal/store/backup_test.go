@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -26,16 +27,18 @@ func newDatabase(t *testing.T, kind string) string {
 	return filepath.Join(t.TempDir(), "server.db")
 }
 
+const awkward = "ä \x01 \" \u2028"
+
 // fillStore puts something into every table.
 func fillStore(t *testing.T, s *store.Store, c *clock) {
 	t.Helper()
 	ctx := t.Context()
 	ann, shop := setUp(t, s)
 	later := c.Now().Add(time.Hour)
-	_, e1 := s.AddSession(ctx, store.Session{Account: ann.ID, Expires: later, Client: "ä \x01 \" \u2028"}, store.Hash("s"))
+	_, e1 := s.AddSession(ctx, store.Session{Account: ann.ID, Expires: later, Client: "curl"}, store.Hash("s"))
 	_, e2 := s.Invite(ctx, store.Invitation{Organisation: shop.ID, Email: "b@example.com", Role: store.Member, By: ann.ID,
 		Expires: later}, store.Hash("i"))
-	_, e3 := s.AddToken(ctx, store.Token{Organisation: shop.ID, Account: ann.ID, Name: "ci", Role: store.Admin,
+	_, e3 := s.AddToken(ctx, store.Token{Organisation: shop.ID, Account: ann.ID, Name: awkward, Role: store.Admin,
 		Expires: later}, store.Hash("t"))
 	_, e4 := s.AddHost(ctx, store.Host{Organisation: shop.ID, Name: "h", Kind: store.Gateway, Expires: later},
 		store.Hash("h"))
@@ -48,7 +51,8 @@ func fillStore(t *testing.T, s *store.Store, c *clock) {
 	}
 }
 
-// TestBackupBetweenDatabases: a backup of each database is restored into each, and a backup of that is the same.
+// TestBackupBetweenDatabases: a backup of each database is restored into each, and a backup of that is the same, but for
+// sessions and links that work once.
 func TestBackupBetweenDatabases(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *store.Store, c *clock) {
@@ -61,19 +65,22 @@ func TestBackupBetweenDatabases(t *testing.T) {
 		for _, kind := range []string{"sqlite", "postgres"} {
 			into := store.Config{URL: newDatabase(t, kind), Now: c.Now}
 			n, err := store.Restore(t.Context(), into, bytes.NewReader(first.Bytes()))
-			if err != nil || n != rows {
+			if err != nil || n != rows-3 { // the session, the invitation, the ceremony
 				t.Fatalf("%s: %d of %d rows, %v", kind, n, rows, err)
 			}
 			_, err = store.Restore(t.Context(), into, bytes.NewReader(first.Bytes()))
 			wantKind(t, err, bailey.Conflict) // it is not empty any more
 			restored := openStore(t, into)
-			if n, a, err := restored.SessionByHash(t.Context(), store.Hash("s")); err != nil ||
-				a.Email != "ann@example.com" || n.Client != "ä \x01 \" \u2028" {
-				t.Errorf("%s: %+v, %+v, %v", kind, n, a, err)
+			if _, _, err := restored.SessionByHash(t.Context(), store.Hash("s")); err == nil {
+				t.Errorf("%s: a session of before the backup works", kind)
 			}
 			var second bytes.Buffer
 			if _, err := restored.Backup(t.Context(), &second); err != nil || !sameBackups(&first, &second) {
 				t.Errorf("%s: the backup of the restored database differs: %v\n%s\n%s", kind, err, &first, &second)
+			}
+			if tok, a, err := restored.TokenByHash(t.Context(), store.Hash("t")); err != nil ||
+				a.Email != "ann@example.com" || tok.Name != awkward {
+				t.Errorf("%s: %+v, %+v, %v", kind, tok, a, err)
 			}
 		}
 	})
@@ -81,10 +88,14 @@ func TestBackupBetweenDatabases(t *testing.T) {
 
 // sameBackups compares the rows: PostgreSQL may sort texts otherwise.
 func sameBackups(a, b *bytes.Buffer) bool {
+	shortLived := regexp.MustCompile(`^\{"table": ?"(sessions|ceremonies|invitations)"`)
 	lines := func(b *bytes.Buffer) map[string]int {
-		all := map[string]int{}
+		all, skip := map[string]int{}, false
 		for line := range strings.Lines(b.String()) {
-			if !strings.Contains(line, `"sha256"`) {
+			if line[0] == '{' {
+				skip = shortLived.MatchString(line)
+			}
+			if !skip && !strings.Contains(line, `"sha256"`) {
 				all[line]++
 			}
 		}

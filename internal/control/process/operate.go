@@ -113,7 +113,9 @@ func (p *program) runRestore(ctx context.Context, s settings) error {
 	return p.printResult(struct {
 		Rows     int    `json:"rows"`
 		Database string `json:"database"`
-	}{rows, s.databaseKind()}, fmt.Sprintf("restored %d rows into %s", rows, s.databaseKind()))
+	}{rows, s.databaseKind()}, fmt.Sprintf("restored %d rows into %s. Everybody must sign in again, and open invitations "+
+		"are gone. Members, passkeys, tokens and hosts are those of the backup: remove again what was removed since.",
+		rows, s.databaseKind()))
 }
 
 // runMigrate brings the schema up to this version, as serve does.
