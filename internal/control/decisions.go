@@ -96,7 +96,8 @@ func checkAsked(body []byte, now time.Time) (a fleet.Asked, err error) {
 	}
 	for _, t := range []time.Time{a.At, a.Expires} {
 		if t.Before(now.Add(-maxDrift)) || t.After(now.Add(maxDrift)) {
-			return a, bailey.Invalid.New("the times of the question are more than a year from now", "set the clock of the gateway")
+			return a, bailey.Invalid.New("the times of the question are more than a year from now",
+				"set the clock of the gateway")
 		}
 	}
 	return a, nil

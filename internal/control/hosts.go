@@ -392,8 +392,8 @@ func refusalOf(err error) error {
 // maxResult is how much of the answer to a command is kept.
 const maxResult = 64 << 10
 
-// storeResult stores the answer to a command, and passes it on to who waits for it. One that is too large becomes an
-// error for both.
+// storeResult stores the answer to a command, and passes it on to the sender of the command. An answer that is too large
+// is replaced by an error.
 func (h *Hosts) storeResult(ctx context.Context, l *liveHost, r fleet.Result) error {
 	size := len(r.Body)
 	if r.Error != nil {

@@ -291,8 +291,8 @@ func restoredValue(v any) (any, error) {
 }
 
 // Restore reads a backup into a database that is empty, and brings its schema up to this version. A backup that is not
-// whole, or a database that holds anything, is refused before anything is written. Sessions and links that work once are
-// not restored.
+// whole, or a database that holds anything, is refused before anything is written. Sessions, and links
+// that work once, are not restored.
 func Restore(ctx context.Context, c Config, backup io.ReadSeeker) (rows int, err error) {
 	var head BackupHead
 	none := func([]any) error { return nil }
@@ -364,8 +364,8 @@ func (s *Store) restoreRows(ctx context.Context, tx *sql.Tx, head BackupHead, ba
 	return rows - dropped, err
 }
 
-// dropShortLived removes from a restored database what was meant to be used or ended soon after the backup: sessions that
-// ended since, and links that were used or withdrawn, must not work again. It returns the number of rows.
+// dropShortLived removes sessions, ceremonies, invitations and the setup link from a restored database. Some of them were
+// used or ended after the backup, and must not work again. It returns the number of rows.
 func (s *Store) dropShortLived(ctx context.Context, tx *sql.Tx, tables []backupTable) (int, error) {
 	all := 0
 	drop := func(table, where string) error {
@@ -376,6 +376,7 @@ func (s *Store) dropShortLived(ctx context.Context, tx *sql.Tx, tables []backupT
 		all += int(n)
 		return err
 	}
-	return all, errors.Join(drop("sessions", ""), drop("ceremonies", ""), drop("invitations", ""),
+	err := errors.Join(drop("sessions", ""), drop("ceremonies", ""), drop("invitations", ""),
 		drop("settings", " WHERE name = 'setup'"))
+	return all, err
 }

@@ -206,6 +206,27 @@ func TestOlderSchemas(t *testing.T) {
 	}
 }
 
+// TestQuestionsOfOlderSchema: a database in which questions had no time of arrival gets the newest schema, and lists them.
+func TestQuestionsOfOlderSchema(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"sqlite", "postgres"} {
+		c := store.Config{URL: newDatabase(t, kind)}
+		if err := store.MigrateTo(t.Context(), c, 20,
+			"INSERT INTO organisations (id, name, created) VALUES ('o-1', 'Shop', 1)",
+			"INSERT INTO hosts (id, organisation, name, kind, hash, created, used, expires) "+
+				"VALUES ('h-1', 'o-1', 'laptop', 'gateway', 'h', 1, 0, 9000000000000000)",
+			"INSERT INTO questions (organisation, id, host, body, asked, expires, state, reason, decided) VALUES "+
+				"('o-1', 'a-late', 'h-1', '{}', 2, 9000000000000000, 'open', '', 0), "+
+				"('o-1', 'a-early', 'h-1', '{}', 1, 9000000000000000, 'open', '', 0)"); err != nil {
+			t.Fatal(kind, err)
+		}
+		all, err := openStore(t, c).Questions(t.Context(), "o-1", store.QuestionOpen)
+		if err != nil || len(all) != 2 || all[0].ID != "a-late" || all[1].ID != "a-early" {
+			t.Errorf("%s: %+v, %v", kind, all, err)
+		}
+	}
+}
+
 // TestBackupOfOlderSchema: a backup is restored by a newer version.
 func TestBackupOfOlderSchema(t *testing.T) {
 	t.Parallel()

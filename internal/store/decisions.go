@@ -49,8 +49,8 @@ const mostQuestions = 1000
 // mostOpen limits the open questions of a host.
 const mostOpen = 300
 
-// Questions lists the questions of an organisation in a state, those that arrived last first. Open ones exclude those that have
-// expired. If state is "", it lists all.
+// Questions lists the questions of an organisation in a state, those that arrived last first. Open ones exclude those
+// that have expired. If state is "", it lists all.
 func (s *Store) Questions(ctx context.Context, organisation, state string) ([]Question, error) {
 	query, args := "SELECT "+questionColumns+" FROM questions WHERE organisation = ?", []any{organisation}
 	switch state {
@@ -62,7 +62,8 @@ func (s *Store) Questions(ctx context.Context, organisation, state string) ([]Qu
 	default:
 		query, args = query+" AND state = ?", append(args, state)
 	}
-	return queryRows(ctx, s, s.db, s.scanQuestion, query+" ORDER BY arrived DESC, asked DESC, id LIMIT ?", append(args, mostQuestions)...)
+	query += " ORDER BY arrived DESC, asked DESC, id LIMIT ?"
+	return queryRows(ctx, s, s.db, s.scanQuestion, query, append(args, mostQuestions)...)
 }
 
 // QuestionByID finds a question of an organisation.
@@ -83,7 +84,10 @@ func (s *Store) AskQuestion(ctx context.Context, tx *Tx, host Host, q Question) 
 		return bailey.Conflict.Errorf("", "another host has asked a question %.40q", q.ID)
 	}
 	now := toMicros(s.now())
-	open, err := oneRow(ctx, s, tx.tx, "host", func(scan func(...any) error) (n int, err error) { return n, scan(&n) },
+	open, err := oneRow(ctx, s, tx.tx, "host", func(scan func(...any) error) (n int, err error) {
+		err = scan(&n)
+		return n, err
+	},
 		"SELECT count(*) FROM questions WHERE organisation = ? AND host = ? AND state = 'open' AND expires > ?",
 		host.Organisation, host.ID, now)
 	if err != nil {

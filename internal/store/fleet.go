@@ -115,7 +115,8 @@ const mostWaiting = 200
 // at most mostWaiting.
 func (s *Store) WaitingCommands(ctx context.Context, host string) ([]Command, error) {
 	return queryRows(ctx, s, s.db, scanCommand, "SELECT "+commandColumns+
-		" FROM commands WHERE host = ? AND done = 0 AND deadline > ? ORDER BY created, id LIMIT ?", host, toMicros(s.now()), mostWaiting)
+		" FROM commands WHERE host = ? AND done = 0 AND deadline > ? ORDER BY created, id LIMIT ?", host,
+		toMicros(s.now()), mostWaiting)
 }
 
 // CommandByID finds a command.

@@ -10,11 +10,9 @@ CREATE TABLE questions (
     state        TEXT NOT NULL CHECK (state IN ('open', 'granted', 'denied')),
     reason       TEXT NOT NULL,
     decided      BIGINT NOT NULL,
-    arrived      BIGINT NOT NULL, -- by the server's clock
     PRIMARY KEY (organisation, id)
 );
-CREATE INDEX questions_asked ON questions (organisation, state, arrived);
-CREATE INDEX questions_open ON questions (host, state, expires);
+CREATE INDEX questions_asked ON questions (organisation, state, asked);
 
 -- What is stopped: an agent or everything, on a host or on all. The revision grows with each change.
 CREATE TABLE stops (
