@@ -32,10 +32,12 @@ func TestManyAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 100 {
 		wg.Go(func() {
-			// Standard error may say that the call waits.
-			out, err := y.command(y.program, "run", "system.echo", "-i", fmt.Sprintf("message=<%d>", i)).Output()
+			cmd := y.command(y.program, "run", "system.echo", "-i", fmt.Sprintf("message=<%d>", i))
+			var stderr strings.Builder // may say that the call waits
+			cmd.Stderr = &stderr
+			out, err := cmd.Output()
 			if err != nil || string(out) != fmt.Sprintf("<%d>\n", i) {
-				t.Errorf("run %d: %v %q", i, err, out)
+				t.Errorf("run %d: %v %q %s", i, err, out, &stderr)
 			}
 		})
 	}

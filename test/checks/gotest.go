@@ -49,6 +49,7 @@ type goTest struct {
 	packages []string
 	env      []string
 	shows    *regexp.Regexp // output lines to print even if their test passed
+	long     float64        // of a failed package that took longer than this, in seconds, only failed tests run again; 0: all do
 	slow     float64        // report tests that take longer than this, in seconds; 0 reports none
 }
 
@@ -71,6 +72,9 @@ func (c *checks) runTests(ctx context.Context, r *report, t goTest) error {
 		fmt.Fprintf(c.out, "once more, alone: %s, of which failed: %s\n", pkg, strings.Join(names, " "))
 		again := t
 		again.packages, again.flags = []string{pkg}, append(slices.Clone(t.flags), "-count=1")
+		if t.long > 0 && first.took[testName{pkg, ""}] > t.long {
+			again.flags = append(again.flags, first.onlyFailed(pkg)...)
+		}
 		second, err := c.runGoTest(ctx, again)
 		if err != nil {
 			return err
@@ -265,6 +269,25 @@ func (r *results) failedTests(pkg string) (all []failedTest) {
 		all = append(all, failedTest{pkg, "(package)", own})
 	}
 	return all
+}
+
+// onlyFailed returns the flag that selects the failed tests of a package. It returns nothing if a test did not end: then
+// the program ended too, and the tests after it did not run.
+func (r *results) onlyFailed(pkg string) (flags []string) {
+	var tops []string
+	for n, end := range r.sortedEnds() {
+		switch top, _, sub := strings.Cut(n.test, "/"); {
+		case n.pkg != pkg || n.test == "" || sub:
+		case end == "run":
+			return nil
+		case end == "fail":
+			tops = append(tops, top)
+		}
+	}
+	if len(tops) == 0 {
+		return nil
+	}
+	return []string{"-run=^(" + strings.Join(tops, "|") + ")$"}
 }
 
 func (r *results) sortedEnds() func(func(testName, string) bool) {

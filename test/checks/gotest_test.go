@@ -68,6 +68,47 @@ func TestFlaky(t *testing.T) {
 	}
 }
 
+// TestLongPackageInPart checks that of a failed package that takes long, only the failed tests run again, unless its program
+// ended before the others.
+func TestLongPackageInPart(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fault string
+		runs  int
+	}{"a test fails": {`t.Error("once")`, 1}, "the program ends": {`os.Exit(3)`, 2}} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			c, out := module(t, `func TestA(t *testing.T) {
+	f, _ := os.OpenFile("`+dir+`/a", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	f.WriteString("x")
+}
+
+func TestB(t *testing.T) {
+	if _, err := os.Stat("`+dir+`/b"); err != nil {
+		os.WriteFile("`+dir+`/b", nil, 0o600)
+		`+tc.fault+`
+	}
+}
+
+func TestC(t *testing.T) {}
+`)
+			r := &report{Part: "tests"}
+			long := everything()
+			long.long = 1e-9
+			if err := c.runTests(context.Background(), r, long); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if runs, _ := os.ReadFile(dir + "/a"); len(runs) != tc.runs {
+				t.Errorf("the test that passed ran %d times, want %d", len(runs), tc.runs)
+			}
+			for _, want := range []string{"m/other TestA", "m/other TestB", "m/other TestC"} {
+				if !slices.Contains(r.Passed, want) {
+					t.Errorf("%s is not among those that passed: %q", want, r.Passed)
+				}
+			}
+		})
+	}
+}
+
 // TestFailsTwice checks that if a package fails twice, the checks fail and the output of its tests comes last.
 func TestFailsTwice(t *testing.T) {
 	for name, tc := range map[string]struct{ other, test, last string }{

@@ -61,6 +61,9 @@ const gates = "^(TestBrokenGates|TestDayInPieces)$"
 // images is the test that fetches the packages of a distribution and boots them.
 const images = "-run=^TestDebianBoots$"
 
+// longPackage is the time in seconds from which of a failed package only the failed tests run once more.
+const longPackage = 60
+
 // allParts returns all checks, in order.
 func (c *checks) allParts(all []string) []part {
 	p := tree{c, all}
@@ -155,7 +158,7 @@ func (p tree) packageTests(which string) func(context.Context, *report) error {
 		}
 		// Many tests wait for time or for other processes, so three packages at once keep two cores busy.
 		flags = append(flags, "-count=1", "-p=3", "-skip="+gates)
-		return errors.Join(err, p.runTests(ctx, r, goTest{packages: due, flags: flags, env: []string{since.Env + "=" + which}}))
+		return errors.Join(err, p.runTests(ctx, r, goTest{packages: due, flags: flags, env: []string{since.Env + "=" + which}, long: longPackage}))
 	}
 }
 
@@ -163,13 +166,13 @@ func (p tree) packageTests(which string) func(context.Context, *report) error {
 func (p tree) longTests(which, dir string, flags ...string) func(context.Context, *report) error {
 	return func(ctx context.Context, r *report) error {
 		return p.runTests(ctx, r, goTest{packages: p.packagesIn([]string{dir}), flags: append([]string{"-count=1", "-timeout=30m"}, flags...),
-			shows: bootedLine, env: []string{since.Env + "=" + which}})
+			shows: bootedLine, long: longPackage, env: []string{since.Env + "=" + which}})
 	}
 }
 
 func (c *checks) raceTests(pkgs []string) func(context.Context, *report) error {
 	return func(ctx context.Context, r *report) error {
-		return c.runTests(ctx, r, goTest{packages: pkgs, flags: []string{"-count=1", "-race", "-vet=off", "-p=3", "-timeout=20m", "-skip=" + unraced}, as: " (race detector)"})
+		return c.runTests(ctx, r, goTest{packages: pkgs, flags: []string{"-count=1", "-race", "-vet=off", "-p=3", "-timeout=20m", "-skip=" + unraced}, as: " (race detector)", long: longPackage})
 	}
 }
 

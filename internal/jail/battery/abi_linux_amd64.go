@@ -1,6 +1,7 @@
 package battery
 
 import (
+	"runtime/debug"
 	"syscall"
 	"unsafe"
 
@@ -20,7 +21,14 @@ func archProbes() []Probe {
 		{Name: "kernel/table-x32", dies: true, try: func(*Scene) verdict {
 			return trySyscall("it answered", unix.SYS_GETPID|1<<30)
 		}},
-		{Name: "kernel/table-i386", dies: true, try: func(*Scene) verdict {
+		{Name: "kernel/table-i386", dies: true, try: func(*Scene) (v verdict) {
+			// A kernel without 32-bit programs answers with SIGSEGV, from which the runtime makes a panic.
+			defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+			defer func() {
+				if fault := recover(); fault != nil {
+					v = heldVerdict("%v", fault)
+				}
+			}()
 			if r := int32(int80(20)); r <= 0 {
 				return errorVerdict(syscall.Errno(-r), "")
 			}
