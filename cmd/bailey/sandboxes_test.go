@@ -91,6 +91,8 @@ through='ProxyCommand=bailey sandbox ssh --channel --yes login'
 ssh -F none -i other -o IdentitiesOnly=yes -o IdentityAgent=none -o "$through" -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null root@x id 2>&1
 echo "x $(cat other.pub)" >known
 ssh -F none -i other -o IdentitiesOnly=yes -o IdentityAgent=none -o "$through" -o StrictHostKeyChecking=yes -o UserKnownHostsFile=known root@x id 2>&1
+echo "@cert-authority x $(cat other.pub)" >known
+ssh -F none -i other -o IdentitiesOnly=yes -o IdentityAgent=none -o "$through" -o StrictHostKeyChecking=yes -o UserKnownHostsFile=known -o HostKeyAlgorithms=ssh-ed25519-cert-v01@openssh.com root@x id 2>&1
 rm -f other other.pub known sshd.tgz`
 
 // boxUser returns a user whose home has the image debian.
@@ -166,7 +168,7 @@ func TestSandboxLogin(t *testing.T) {
 		{words: sshLogin, exit: 7, prints: []string{"root of login", "0"}},
 		{words: "echo sent | BAILEY_OPERATOR=1 bailey sandbox ssh --yes --json login 'cat >/tmp/sent'", prints: []string{`{"code":0}`}},
 		{words: "bailey sandbox exec login -- cat /tmp/sent", prints: []string{"sent"}},
-		{words: sshAttack, prints: []string{"…Permission denied (publickey)…", "…Host key verification failed…"}},
+		{words: sshAttack, prints: []string{"…Permission denied (publickey)…", "…Host key verification failed…", "…Host key verification failed…"}},
 	} {
 		u.follow(t, s)
 	}

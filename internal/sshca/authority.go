@@ -1,5 +1,5 @@
-// Package sshca is a certificate authority for SSH user certificates (PROTOCOL.certkeys of OpenSSH). It has three
-// parts:
+// Package sshca is a certificate authority for SSH (PROTOCOL.certkeys of OpenSSH): for logins, and for the host keys of
+// sandboxes. It has three parts:
 //
 //   - Authority issues short-lived certificates. It signs through a crypto.Signer, opens no file and has no clock of
 //     its own, so it works in the gateway, in the broker, and in a test with fixed time.
@@ -57,7 +57,7 @@ type Config struct {
 	ReadOnlyShell string
 }
 
-// Authority issues user certificates. It is safe for concurrent use.
+// Authority issues certificates. It is safe for concurrent use.
 type Authority struct {
 	signer      ssh.Signer
 	public      ssh.PublicKey
@@ -168,6 +168,9 @@ func (a *Authority) Issue(ctx context.Context, r Request) (*Certificate, error) 
 		ValidAfter:      uint64(from.Unix()), ValidBefore: uint64(to.Unix()),
 		Permissions: ssh.Permissions{CriticalOptions: p.options, Extensions: p.extensions},
 	}
+	if r.Principal == SandboxHost {
+		cert.CertType, cert.ValidPrincipals = ssh.HostCert, []string{r.Host}
+	}
 	if err := a.signCertificate(cert); err != nil {
 		return nil, err
 	}
@@ -178,7 +181,8 @@ func (a *Authority) Issue(ctx context.Context, r Request) (*Certificate, error) 
 // signCertificate signs a certificate. It is the only caller of the signer. It refuses a certificate without principals
 // again, because servers may accept such a certificate for every account (CVE-2024-7594).
 func (a *Authority) signCertificate(cert *ssh.Certificate) error {
-	if len(cert.ValidPrincipals) != 1 || cert.ValidPrincipals[0] == "" || cert.CertType != ssh.UserCert {
+	if len(cert.ValidPrincipals) != 1 || cert.ValidPrincipals[0] == "" ||
+		cert.CertType != ssh.UserCert && cert.CertType != ssh.HostCert {
 		return bailey.Internal.New("a certificate without exactly one principal was about to be signed",
 			"Report this as a bug of Bailey.")
 	}

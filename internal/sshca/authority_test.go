@@ -260,6 +260,49 @@ func TestNew(t *testing.T) {
 	wantRefusal(t, err, bailey.Unavailable, "clock")
 }
 
+// TestHostCertificates checks that the certificate of a host key proves one name and permits no login, and that no
+// certificate for a login proves a name.
+func TestHostCertificates(t *testing.T) {
+	a := newAuthority(t, testKey(1), newClock().Now, nil)
+	r := request(t, SandboxHost)
+	r.Host = "sb-abc"
+	got := issue(t, a, r)
+	if got.SSH.CertType != ssh.HostCert || !slices.Equal(got.SSH.ValidPrincipals, []string{"sb-abc"}) ||
+		len(got.SSH.CriticalOptions)+len(got.SSH.Extensions) > 0 {
+		t.Errorf("%+v", got.SSH)
+	}
+	checker := ssh.CertChecker{Clock: newClock().Now, IsHostAuthority: func(key ssh.PublicKey, _ string) bool {
+		return ssh.FingerprintSHA256(key) == a.Fingerprint()
+	}, IsUserAuthority: func(ssh.PublicKey) bool { return true }}
+	if err := checker.CheckHostKey("sb-abc:22", nil, got.SSH); err != nil {
+		t.Error(err)
+	}
+	if err := checker.CheckHostKey("sb-other:22", nil, got.SSH); err == nil {
+		t.Error("it proves another name")
+	}
+	if _, err := checker.Authenticate(nil, got.SSH); err == nil {
+		t.Error("it logs in")
+	}
+	for _, name := range []string{"", "*", "sb-*", "sb-a,sb-b", "sb a", "sb-abc\n", strings.Repeat("a", 65)} {
+		r.Host = name
+		_, err := a.Issue(context.Background(), r)
+		wantRefusal(t, err, bailey.Invalid, "name")
+	}
+	for _, p := range []Principal{Sandbox, ReadOnly} {
+		r := request(t, p)
+		r.Host = "sb-abc"
+		_, err := a.Issue(context.Background(), r)
+		wantRefusal(t, err, bailey.Denied, "name of a host")
+	}
+	r = request(t, SandboxHost)
+	r.Host, r.ShellOptions = "sb-abc", []string{"--timeout=60"}
+	_, err := a.Issue(context.Background(), r)
+	wantRefusal(t, err, bailey.Invalid, "option")
+	r.ShellOptions, r.SourceAddresses = nil, []string{"192.0.2.7"}
+	_, err = a.Issue(context.Background(), r)
+	wantRefusal(t, err, bailey.Invalid, "source addresses")
+}
+
 // TestSignRefusesWithoutPrincipal checks the last test before the signature, which no request reaches.
 func TestSignRefusesWithoutPrincipal(t *testing.T) {
 	a := newAuthority(t, testKey(1), newClock().Now, nil)

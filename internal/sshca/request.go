@@ -27,6 +27,9 @@ const (
 	// Apply logs in to a source host that is prepared for playbooks. It has no extension. The critical option
 	// force-command names the program that applies one playbook, whose digest ShellOptions must have.
 	Apply Principal = "bailey-apply"
+	// SandboxHost is not an account: its certificate is one for a host key (SSH2_CERT_TYPE_HOST), with which the SSH
+	// server of a sandbox proves the name Request.Host to a client. It permits no login.
+	SandboxHost Principal = "sandbox-host"
 )
 
 // applyProgram is the forced command of the principal Apply.
@@ -37,6 +40,8 @@ type Request struct {
 	Key       ssh.PublicKey // to certify; not a certificate itself
 	Principal Principal
 	Identity  Identity
+	// Host is the name that the certificate of a host key proves. Only the principal SandboxHost has one.
+	Host string
 	// Lifetime is the time from now to the expiry. 0 means DefaultLifetime.
 	Lifetime time.Duration
 	// SourceAddresses are the addresses and CIDR prefixes from which the certificate may be used, for example
@@ -65,6 +70,9 @@ func (a *Authority) checkRequest(r Request) (p checkedRequest, err error) {
 	if r.Principal == Apply && !slices.ContainsFunc(r.ShellOptions, func(o string) bool { return applyOption().MatchString(o) }) {
 		return p, bailey.Denied.New("a certificate for a playbook must name its digest", "Add --sha256=DIGEST.")
 	}
+	if err := checkHost(r); err != nil {
+		return p, err
+	}
 	if p.key, err = checkKey(r.Key); err != nil {
 		return p, err
 	}
@@ -85,6 +93,8 @@ func (a *Authority) checkRequest(r Request) (p checkedRequest, err error) {
 // is off: forwarding of ports, agents and X11, and the file ~/.ssh/rc.
 func (a *Authority) principalPermissions(p Principal) (options, extensions map[string]string, err error) {
 	switch p {
+	case SandboxHost:
+		return map[string]string{}, map[string]string{}, nil
 	case Sandbox:
 		return map[string]string{}, map[string]string{"permit-pty": ""}, nil
 	case ReadOnly:
@@ -97,6 +107,22 @@ func (a *Authority) principalPermissions(p Principal) (options, extensions map[s
 	}
 	return nil, nil, bailey.Denied.New(fmt.Sprintf("certificates are not issued for the principal %.80q", string(p)),
 		fmt.Sprintf("Request the principal %q or %q.", Sandbox, ReadOnly))
+}
+
+// checkHost refuses a name of a host in a certificate for a login, and a certificate for a host key without one. A wildcard
+// or a list would make the certificate valid for other hosts.
+func checkHost(r Request) error {
+	if r.Principal != SandboxHost {
+		if r.Host != "" {
+			return bailey.Denied.New(fmt.Sprintf("a certificate for the principal %q proves no name of a host", string(r.Principal)),
+				fmt.Sprintf("Leave Host empty, or request the principal %q.", SandboxHost))
+		}
+		return nil
+	}
+	if len(r.SourceAddresses) > 0 {
+		return bailey.Invalid.New("a certificate for a host key has no source addresses", "Leave them out.")
+	}
+	return CheckName(r.Host)
 }
 
 // shellOption has no character that the login shell of the account could interpret.

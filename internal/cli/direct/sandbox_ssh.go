@@ -1,9 +1,11 @@
 package direct
 
 import (
+	"bytes"
 	"context"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -32,6 +34,7 @@ const (
 // guestServer is the configuration of the server, sshd_config(5): it serves one connection, with certificates only. The
 // modes of the directories above its files are those of the image, which the check of sshd may not like.
 const guestServer = "HostKey " + guestHostKey + "\n" +
+	"HostCertificate " + guestSSHDir + "/host-cert.pub\n" +
 	"TrustedUserCAKeys " + guestSSHDir + "/authorities.pub\n" +
 	"AuthorizedPrincipalsFile " + guestSSHDir + "/principals\n" +
 	`AuthenticationMethods publickey
@@ -110,11 +113,11 @@ func (a *commands) loginWithSSH(ctx context.Context, b personBox, argv []string)
 		return exit, err
 	}
 	defer os.RemoveAll(dir)
-	hostKey, err := a.prepareServer(ctx, b)
+	trusted, err := a.prepareServer(ctx, b)
 	if err != nil {
 		return exit, err
 	}
-	if err := a.writeLogin(ctx, b, dir, hostKey); err != nil {
+	if err := a.writeLogin(ctx, b, dir, trusted); err != nil {
 		return exit, err
 	}
 	self, err := os.Executable()
@@ -125,7 +128,7 @@ func (a *commands) loginWithSSH(ctx context.Context, b personBox, argv []string)
 	for _, o := range []string{
 		"IdentitiesOnly=yes", "IdentityAgent=none", "StrictHostKeyChecking=yes", "UpdateHostKeys=no",
 		"UserKnownHostsFile=" + filepath.Join(dir, "known_hosts"), "GlobalKnownHostsFile=none", "HostKeyAlias=" + b.ID,
-		"PreferredAuthentications=publickey", "LogLevel=ERROR", "ProxyCommand=" + proxyCommand(self, b.ID)} {
+		"HostKeyAlgorithms=" + ssh.CertAlgoED25519v01, "PreferredAuthentications=publickey", "LogLevel=ERROR", "ProxyCommand=" + proxyCommand(self, b.ID)} {
 		options = append(options, "-o", o)
 	}
 	if a.JSON { // standard output is for the answer
@@ -151,37 +154,12 @@ func proxyCommand(self, box string) string {
 	return strings.ReplaceAll(quoted, "%", "%%") + " sandbox ssh --channel --yes " + box
 }
 
-// prepareServer writes the files of the SSH server, and returns the host key that the guest made for itself.
-func (a *commands) prepareServer(ctx context.Context, b personBox) (ssh.PublicKey, error) {
-	content, err := hostapi.ReadFile.Ask(
-		ctx,
-		b.host,
-		b.owner,
-		hostapi.FileRequest{Sandbox: b.ID, Path: guestHostKey + ".pub",
-			Limit: 4 << 10},
-	)
-	if errors.Is(err, bailey.NotFound) {
-		return nil, bailey.NotFound.Wrapf(
-			err,
-			"install openssh-server in the sandbox, or use bailey sandbox shell "+b.Name,
-			"the sandbox %s has no SSH server",
-			b.Name,
-		)
-	}
+// prepareServer writes the files of the SSH server, with a certificate for the host key that the guest made for itself. It
+// returns the public keys of the authority.
+func (a *commands) prepareServer(ctx context.Context, b personBox) ([]byte, error) {
+	hostKey, err := b.readHostKey(ctx)
 	if err != nil {
 		return nil, err
-	}
-	key, _, _, rest, err := ssh.ParseAuthorizedKey(content.Data)
-	if err == nil && (len(rest) > 0 || key.Type() != ssh.KeyAlgoED25519) {
-		err = errors.New("it is not one Ed25519 key")
-	}
-	if err != nil {
-		return nil, bailey.ToolFailed.Wrapf(
-			err,
-			"restore the sandbox, or destroy it",
-			"the host key of the sandbox %s is damaged",
-			b.Name,
-		)
 	}
 	authority, err := a.openAuthority(ctx, b.gate.Home)
 	if err != nil {
@@ -191,28 +169,64 @@ func (a *commands) prepareServer(ctx context.Context, b personBox) (ssh.PublicKe
 	if err != nil {
 		return nil, err
 	}
+	identity, err := b.loginIdentity()
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := authority.Issue(ctx, sshca.Request{Key: hostKey, Principal: sshca.SandboxHost, Host: b.ID,
+		Identity: identity})
+	if err != nil {
+		return nil, err
+	}
 	for name, text := range map[string]string{
 		"authorities.pub": string(trusted), "principals": string(sshca.Sandbox) + "\n",
-		"sshd_config": guestServer} {
-		q := hostapi.WriteRequest{
-			Sandbox: b.ID,
-			Path:    path.Join(guestSSHDir, name),
-			Data:    []byte(text),
-			Mode:    0o644,
-			Parents: true,
-		}
+		"host-cert.pub": string(certificate.AuthorizedKey()), "sshd_config": guestServer} {
+		q := hostapi.WriteRequest{Sandbox: b.ID, Path: path.Join(guestSSHDir, name), Data: []byte(text), Mode: 0o644,
+			Parents: true}
 		if _, err := hostapi.WriteFile.Ask(ctx, b.host, b.owner, q); err != nil {
 			return nil, err
 		}
 	}
+	return trusted, nil
+}
+
+// readHostKey returns the host key that the guest made for itself. It is read through the channel of the guest's agent, so
+// no other machine can answer.
+func (b personBox) readHostKey(ctx context.Context) (ssh.PublicKey, error) {
+	content, err := hostapi.ReadFile.Ask(ctx, b.host, b.owner,
+		hostapi.FileRequest{Sandbox: b.ID, Path: guestHostKey + ".pub", Limit: 4 << 10})
+	if errors.Is(err, bailey.NotFound) {
+		return nil, bailey.NotFound.Wrapf(err, "install openssh-server in the sandbox, or use bailey sandbox shell "+b.Name,
+			"the sandbox %s has no SSH server", b.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	key, _, _, rest, err := ssh.ParseAuthorizedKey(content.Data)
+	if err == nil && (len(rest) > 0 || key.Type() != ssh.KeyAlgoED25519) {
+		err = errors.New("it is not one Ed25519 key")
+	}
+	if err != nil {
+		return nil, bailey.ToolFailed.Wrapf(err, "restore the sandbox, or destroy it",
+			"the host key of the sandbox %s is damaged", b.Name)
+	}
 	return key, nil
 }
 
-// writeLogin writes a key with its certificate, and the host key that the client must see.
-func (a *commands) writeLogin(ctx context.Context, b personBox, dir string, hostKey ssh.PublicKey) error {
+// loginIdentity names this person and the sandbox in certificates.
+func (b personBox) loginIdentity() (sshca.Identity, error) {
 	person, err := user.Current()
 	if err != nil {
-		return bailey.Unavailable.Wrap(err, "the name of this user is not known", "give this user an account")
+		return sshca.Identity{}, bailey.Unavailable.Wrap(err, "the name of this user is not known", "give this user an account")
+	}
+	return sshca.Identity{User: sshca.IDFor(person.Username), VM: b.ID, Sandbox: sshca.IDFor(b.Name)}, nil
+}
+
+// writeLogin writes a key with its certificate, and the authority whose certificate the server must show.
+func (a *commands) writeLogin(ctx context.Context, b personBox, dir string, trusted []byte) error {
+	identity, err := b.loginIdentity()
+	if err != nil {
+		return err
 	}
 	private, err := sshca.GenerateKey(nil)
 	if err != nil {
@@ -226,8 +240,7 @@ func (a *commands) writeLogin(ctx context.Context, b personBox, dir string, host
 	if err != nil {
 		return err
 	}
-	certificate, err := authority.Issue(ctx, sshca.Request{Key: signer.PublicKey(), Principal: sshca.Sandbox,
-		Identity: sshca.Identity{User: sshca.IDFor(person.Username), VM: b.ID, Sandbox: sshca.IDFor(b.Name)}})
+	certificate, err := authority.Issue(ctx, sshca.Request{Key: signer.PublicKey(), Principal: sshca.Sandbox, Identity: identity})
 	if err != nil {
 		return err
 	}
@@ -237,10 +250,21 @@ func (a *commands) writeLogin(ctx context.Context, b personBox, dir string, host
 	}
 	for name, text := range map[string][]byte{
 		"key": pem.EncodeToMemory(block), "key-cert.pub": certificate.AuthorizedKey(),
-		"known_hosts": append([]byte(b.ID+" "), ssh.MarshalAuthorizedKey(hostKey)...)} {
+		"known_hosts": knownAuthorities(b.ID, trusted)} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// knownAuthorities returns the lines of known_hosts, sshd(8), that accept for one name the certificates of the keys in
+// lines, and nothing else.
+func knownAuthorities(host string, lines []byte) (known []byte) {
+	for line := range bytes.Lines(lines) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			known = fmt.Appendf(known, "@cert-authority %s %s\n", host, line)
+		}
+	}
+	return known
 }
