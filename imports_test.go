@@ -80,7 +80,7 @@ var layers = []struct {
 		"internal/ledger/owned":  {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
 		"internal/guestwire":     {},
 		"internal/guestagent":    {ours: []string{".", "internal/guestwire", "internal/sandboxdiff"}, outside: []string{"golang.org/x/sys"}},
-		"internal/guestclient":   {ours: []string{".", "internal/guestwire"}},
+		"internal/guestclient":   {ours: []string{".", "internal/guestwire"}, outside: []string{"golang.org/x/sys"}},
 		"internal/initramfs":     {},
 		"internal/sandboxdiff":   {ours: []string{".", "internal/strictjson"}, outside: []string{"golang.org/x/sys"}},
 		"internal/ext4":          {},
@@ -123,7 +123,7 @@ var layers = []struct {
 		"internal/gateway": {ours: []string{".", "internal/gate", "internal/localapi", "internal/localapi/apitype", "internal/peer", "internal/redact", "internal/safefile", "internal/settings", "internal/workspace", "pack", "internal/applied", "internal/strictjson"}},
 		"internal/server":  {ours: []string{"internal/passkey", ".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/socketproxy", "internal/egress", "internal/gate", "internal/gateway", "internal/gitsign", "internal/hooks", "internal/hostapi", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/notify", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/receipts", "internal/safefile", "internal/settings", "internal/sshsig", "internal/terminal", "internal/workspace", "internal/wrap", "pack", "internal/toolsearch", "internal/applied", "internal/strictjson", "internal/ledger/index", "internal/ledger/notary", "internal/remote", "internal/sandbox", "internal/source", "internal/sshca", "internal/toolchain", "internal/modelproxy", "internal/redact", "internal/enrol", "internal/fleet", "internal/approver"}, outside: []string{"golang.org/x/sync"}},
 		"internal/sandbox": {ours: []string{".", "internal/hostapi", "internal/safefile", "internal/sandboxdiff", "internal/shellparse"}, outside: []string{"golang.org/x/sys"}},
-		"internal/vmhost":  {ours: []string{".", "internal/guestclient", "internal/guestwire", "internal/hostapi", "internal/localapi", "internal/peer", "internal/safefile", "internal/strictjson", "internal/vm"}, outside: []string{"golang.org/x/sync", "golang.org/x/sys"}},
+		"internal/vmhost":  {ours: []string{".", "internal/egress", "internal/guestclient", "internal/guestwire", "internal/hostapi", "internal/localapi", "internal/peer", "internal/safefile", "internal/strictjson", "internal/vm"}, outside: []string{"golang.org/x/sync", "golang.org/x/sys"}},
 		"internal/witness": {ours: []string{".", "audit", "internal/localapi", "internal/safefile", "internal/strangers", "internal/terminal"}, outside: []string{"golang.org/x/mod"}},
 	}},
 	{"command line", "commands, questions and output", map[string]imports{

@@ -35,9 +35,9 @@ func place(t testing.TB) (bailey.Endpoint, *httptest.Server) {
 	return bailey.Endpoint{Host: "localhost", Port: n, Private: true, Plain: true}, s
 }
 
-// TestNetwork checks that a sandbox with a network reaches its places, with and without support for proxies, and nothing
+// TestBoxNetwork checks that a sandbox with a network reaches its places, with and without support for proxies, and nothing
 // else; that branches, restarts of the machine and of the host keep that; and that the host reports the connections.
-func TestNetwork(t *testing.T) {
+func TestBoxNetwork(t *testing.T) {
 	t.Parallel()
 	at, _ := place(t)
 	_, other := place(t)
