@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/descope/virtualwebauthn"
+
+	"bailey/internal/ktest/browser"
 )
 
 // device is an authenticator with one passkey of an account.
@@ -20,7 +22,7 @@ type device struct {
 }
 
 func (f *fixture) newDevice() *device {
-	return &device{virtualwebauthn.NewAuthenticator(), virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2),
+	return &device{virtualwebauthn.NewAuthenticator(), browser.NewCredential(virtualwebauthn.KeyTypeEC2),
 		virtualwebauthn.RelyingParty{Name: "Bailey", ID: "localhost", Origin: f.URL}}
 }
 
