@@ -21,7 +21,8 @@ import (
 	"bailey/test/since"
 )
 
-// A part is a group of checks. .ci/run runs it if it is due, .ci/full always.
+// A part is a group of checks. .ci/run runs it if it is due, .ci/full always. For changes, the race detector and the
+// ordinary user run the short tests only: all tests have run as root, and .ci/full runs all of them in both ways.
 type part struct {
 	name string
 	run  func(context.Context, *report) error // for changes; nil if only .ci/full runs it
@@ -78,9 +79,9 @@ func (c *checks) allParts(all []string) []part {
 		{"tests", p.packageTests("changed"), always, p.packageTests("all")},
 		{"mutants", p.longTests("changed", "test/mutation"), always, p.longTests("all", "test/mutation")},
 		{"broken gates", p.longTests("changed", "test/day", "-run="+gates), always, p.longTests("all", "test/day", "-run="+gates)},
-		{"race detector", c.raceTests(p.filterChanged(soon)), some(soon), c.raceTests(raced)},
+		{"race detector", c.raceTests(p.filterChanged(soon), "-short"), some(soon), c.raceTests(raced)},
 		{"guests", p.longTests("changed", "test/guest"), always, p.longTests("all", "test/guest")},
-		{"ordinary user", c.ordinaryUserTests(p.filterChanged(ownable)...), some(ownable), c.ordinaryUserTests("./...")},
+		{"ordinary user", c.ordinaryUserTests(p.filterChanged(ownable), "-short"), some(ownable), c.ordinaryUserTests([]string{"./..."})},
 		{name: "images", full: p.longTests("all", "internal/image", images)},
 		{name: "short", full: c.runShort},
 		{name: "fuzz and soak", full: c.runFuzz},
@@ -170,9 +171,9 @@ func (p tree) longTests(which, dir string, flags ...string) func(context.Context
 	}
 }
 
-func (c *checks) raceTests(pkgs []string) func(context.Context, *report) error {
+func (c *checks) raceTests(pkgs []string, flags ...string) func(context.Context, *report) error {
 	return func(ctx context.Context, r *report) error {
-		return c.runTests(ctx, r, goTest{packages: pkgs, flags: []string{"-count=1", "-race", "-vet=off", "-p=3", "-timeout=20m", "-skip=" + unraced}, as: " (race detector)", long: longPackage})
+		return c.runTests(ctx, r, goTest{packages: pkgs, flags: append([]string{"-count=1", "-race", "-vet=off", "-p=3", "-timeout=20m", "-skip=" + unraced}, flags...), as: " (race detector)", long: longPackage})
 	}
 }
 
@@ -425,8 +426,8 @@ func timeWasUp(out string) bool {
 }
 
 // ordinaryUserTests runs tests as .ci/ordinary does: as an unprivileged user with an empty home.
-func (c *checks) ordinaryUserTests(pkgs ...string) func(context.Context, *report) error {
+func (c *checks) ordinaryUserTests(pkgs []string, flags ...string) func(context.Context, *report) error {
 	return func(ctx context.Context, r *report) error {
-		return c.runTests(ctx, r, goTest{program: []string{filepath.Join(c.dir, ".ci", "ordinary")}, packages: pkgs, as: " (ordinary user)"})
+		return c.runTests(ctx, r, goTest{program: []string{filepath.Join(c.dir, ".ci", "ordinary")}, flags: flags, packages: pkgs, as: " (ordinary user)"})
 	}
 }
