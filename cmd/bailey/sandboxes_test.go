@@ -84,6 +84,10 @@ bailey sandbox exec web -- sh -c 'mkdir -p /etc/ssh /run/sshd && tar -C / -xzf /
 printf "root:x:0:0::/root:/bin/sh\nsshd:x:100:65534::/run/sshd:/bin/false\n" >/etc/passwd'
 bailey sandbox snapshot web installed && bailey sandbox create --snapshot installed --name login --json`
 
+// imageWithoutKernel makes an image whose kernel is none, and starts it.
+const imageWithoutKernel = `export BAILEY_OPERATOR=1; CGO_ENABLED=0 go install ./cmd/bailey-guest; echo none >kernel && ` +
+	`bailey image build minimal --kernel kernel --name bad --yes && bailey image verify bad --yes 2>&1; code=$?; rm kernel; exit $code`
+
 // sshLogin makes the authority, and logs in.
 const sshLogin = `bailey ssh-ca init && BAILEY_OPERATOR=1 bailey sandbox ssh --yes login ` +
 	`'echo "$(whoami) of $(hostname)"; id -u; exit 7'`
@@ -165,7 +169,9 @@ func TestSandboxLogin(t *testing.T) {
 	ktest.Require(t, "sshd", "ssh", "ssh-keygen")
 	u := boxUser(t)
 	for _, s := range []step{
-		{words: "go install ./cmd/bailey ./cmd/bailey-host && bailey sandbox create debian --name web"},
+		{words: "go install ./cmd/bailey ./cmd/bailey-host && BAILEY_OPERATOR=1 bailey image verify debian --yes && bailey sandbox list", prints: []string{"debian boots: its machine answered after … s", "there are no sandboxes…"}},
+		{words: imageWithoutKernel, exit: 1, prints: []string{"…the image bad does not boot…"}},
+		{words: "bailey sandbox create debian --name web"},
 		{words: "BAILEY_OPERATOR=1 bailey sandbox ssh --yes web", exit: 1, prints: []string{"…has no SSH server…"}},
 		{words: sshServer, prints: []string{`…"name":"login"…`}},
 		{words: "BAILEY_OPERATOR=1 bailey sandbox ssh --yes login", exit: 1, prints: []string{"…bailey ssh-ca init…"}},

@@ -26,7 +26,7 @@ func (a *commands) imageVerb() *cobra.Command {
 	var dir string
 	group := cli.GroupVerb("image", "Build, import and list images of sandboxes", "", a.imageBuildVerb(&dir),
 		a.imageImportVerb(&dir), a.imageSourceVerb(&dir),
-		a.imageListVerb(&dir), a.imageShowVerb(&dir), a.imageRemoveVerb(&dir))
+		a.imageListVerb(&dir), a.imageShowVerb(&dir), a.imageVerifyVerb(&dir), a.imageRemoveVerb(&dir))
 	group.PersistentFlags().StringVar(&dir, "images", "", "the `directory` of images, $BAILEY_HOME/images by default")
 	return group
 }
@@ -162,6 +162,7 @@ func parseSize(text string) (int64, error) {
 func (a *commands) imageImportVerb(dir *string) *cobra.Command {
 	var im image.Import
 	var disk, connect string
+	var unbooted bool
 	cmd := &cobra.Command{
 		Use: "import FILE|libvirt://HOST/MACHINE|proxmox://HOST/NUMBER", Short: "Import a disk or a container image",
 		Long: `Import a disk (qcow2, raw, vmdk) or a container image (an OCI archive). The format follows from the name of the file, or
@@ -171,6 +172,8 @@ refused. Its root must be ext4, on a partition or on the whole disk.
 libvirt://web1/shop imports the disk of a machine on the libvirt host web1, with your own login, and
 proxmox://root@pve1/101/scsi0 one of a Proxmox VE host. A running machine continues to run: its disk is copied by a backup
 job.
+
+At the end, a machine is started from the image, to see that it boots; if it does not, the image stays for you to look at.
 
 The guest starts with the kernel of an image of this store, or with the file of a kernel that has virtio and ext4 built in.
 The init of a container image is its /sbin/init, or the agent.`,
@@ -191,11 +194,15 @@ The init of a container image is its /sbin/init, or the agent.`,
 				return err
 			}
 			i, err := maker.Import(cmd.Context(), im)
+			if err == nil && !unbooted {
+				_, err = a.bootImage(cmd.Context(), "image import", i)
+			}
 			return a.printAdded(i, err)
 		},
 	}
 	f := cmd.Flags()
 	addNames(f.StringVar, &im.Name, &im.Arch)
+	f.BoolVar(&unbooted, "no-boot", false, "do not check that a machine starts from the image")
 	f.StringVar(&connect, "connect", "", "the `address` of libvirt on its host, qemu:///system by default")
 	f.StringVar(&im.Format, "format", "", "the `format`: raw, qcow2, vmdk or oci")
 	f.StringVar(&im.Kernel, "kernel", "",

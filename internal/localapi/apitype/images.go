@@ -5,7 +5,7 @@ const ImageEvent = "image.change"
 
 // ImageChange is the data of the event.
 type ImageChange struct {
-	Action  string `json:"action"` // "add" or "remove"
+	Action  string `json:"action"` // "add", "remove" or "verify"
 	Name    string `json:"name"`
 	Digest  string `json:"digest,omitempty"` // of what machines start from; absent if a damaged image is removed
 	OS      string `json:"os,omitempty"`
