@@ -85,6 +85,8 @@ func (s *Server) fleetHandlers() fleet.Handlers {
 		fleet.Kill:           handleCommand(s.takeOrders),
 		fleet.Unkill:         handleCommand(s.takeOrders),
 		fleet.BundleOffer:    handleCommand(s.takeBundle),
+		fleet.Call:           handleCommand(s.makeFleetCall),
+		fleet.Budget:         handleCommand(s.takeBudgets),
 		"status":             s.answerStatus,
 	}
 }

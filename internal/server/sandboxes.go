@@ -15,7 +15,7 @@ import (
 
 // newSandboxRunner returns the runner of calls on sandboxes. The host of sandboxes of the home starts when a call needs it.
 func (s *Server) newSandboxRunner(home localapi.Home) bailey.Runner {
-	return &sandbox.Runner{Inventories: home.Path("inventories"),
+	return &sandbox.Runner{Inventories: home.Path("inventories"), Owner: ownerOfFleet,
 		Host: func() (*hostapi.Client, error) { return hostapi.Here(home) },
 		Network: func() hostapi.Network {
 			said := s.networkSettings()

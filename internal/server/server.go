@@ -74,21 +74,23 @@ type Server struct {
 	closers []closer
 	Log     *slog.Logger
 
-	commands   Commands
-	home       localapi.Home
-	redaction  *gateway.Redaction
-	kept       *gateway.Kept
-	workspaces *workspace.Workspaces
-	settings   *gateway.Settings
-	packed     *packStore
-	hook       agenthook.Config
-	live       gateway.Live
-	sessions   *gateway.Sessions
-	meter      gateway.Meter
-	tracer     *gateway.Tracer // nil if tracing is off
-	Bare       bool            // the platform has no isolation
-	since      time.Time
-	reports    controlPlane // to the control plane; nil in tests without one
+	commands    Commands
+	home        localapi.Home
+	redaction   *gateway.Redaction
+	kept        *gateway.Kept
+	workspaces  *workspace.Workspaces
+	settings    *gateway.Settings
+	packed      *packStore
+	hook        agenthook.Config
+	live        gateway.Live
+	sessions    *gateway.Sessions
+	meter       gateway.Meter
+	tracer      *gateway.Tracer // nil if tracing is off
+	Bare        bool            // the platform has no isolation
+	since       time.Time
+	reports     controlPlane // to the control plane; nil in tests without one
+	resources   resourceReports
+	teamBudgets *teamBudgets // before those of the policy
 }
 
 // Commands lists the commands of bailey. An agent's hook must know which of them an agent may use.
@@ -97,7 +99,8 @@ type Commands struct{ All, ForAgents []string }
 // New connects the parts of a gateway. It opens the socket last, so that each client that connects is served.
 func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Redaction,
 	log *slog.Logger) (s *Server, err error) {
-	s = &Server{commands: names, Log: log, home: home, redaction: r, since: time.Now(), Bare: jail.Bare}
+	s = &Server{commands: names, Log: log, home: home, redaction: r, since: time.Now(), Bare: jail.Bare,
+		resources: resourceReports{ask: make(chan struct{}, 1)}}
 	defer func() {
 		if err != nil {
 			s.Close()
@@ -195,6 +198,10 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 		}
 	}
 	s.budgets = gateway.NewBudgets(nil)
+	if s.teamBudgets, err = openTeamBudgets(home, s.budgets); err != nil {
+		return nil, err
+	}
+	s.teamBudgets.past = s.pastSpend
 	s.kill = gateway.NewKillSwitch(s.scribe.lore.Killed, s.scribe.recordEvent)
 	s.kill.Restore(s.scribe.lore.Orders)
 	s.agents = gateway.NewAgents(s.scribe.lore.Agents, s.scribe.recordEvent)
@@ -240,7 +247,7 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	s.shelf.image = func(pack string) string { return s.settings.Applied().MicroVM.ImageFor(pack) }
 	s.shelf.noBroker = func() bool { return s.settings.Applied().Broker == nil }
 	return workspaces, s.connectGate(home, none, gate.Config{
-		Catalog: s.shelf, Places: workspaces, Hooks: s.hooks, Budgets: s.budgets, Lender: brokerLender{s.brokerClient},
+		Catalog: s.shelf, Places: workspaces, Hooks: s.hooks, Budgets: s.teamBudgets, Lender: brokerLender{s.brokerClient},
 		Egress: EgressPlanner{Settings: s.networkSettings}, Redactor: s.redaction,
 		Signer: gitSigner{}, Host: host, Log: s.Log, Observe: observe,
 	})
@@ -340,6 +347,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	g.Go(func() error { return s.sender.Run(ctx) })
 	g.Go(func() error { return s.index.Run(ctx) })
 	g.Go(func() error { return s.fleet.Run(ctx) })
+	g.Go(func() error { return s.followResources(ctx) })
 	g.Go(func() error { return s.scribe.writeSnapshots(ctx) })
 	return g.Wait()
 }
