@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bailey"
 	"bailey/internal/enrol"
 	"bailey/internal/localapi"
 	"bailey/internal/terminal"
@@ -14,15 +15,20 @@ import (
 
 func (a *App) enrollVerb() *cobra.Command {
 	var f enrol.Flags
+	kind := enrol.Gateway
 	cmd := &cobra.Command{
 		Use: "enroll URL", Short: "Connect this gateway to the control plane of a team",
 		Long: `Connect this gateway to a control plane. The token comes from standard input or from a file: an admin of the
 organisation makes it there. The gateway then connects by itself, also after a restart, and works without
-the control plane when it is away. It sends its ledger, with the redacted receipts, and obeys the kill switch.`,
+the control plane when it is away. It sends its ledger, with the redacted receipts, and obeys the kill switch.
+
+With --kind host, the machine is there for sandboxes of the team: its gateway tells the control plane the capacity,
+the images and the networks of its bailey-host, and makes the calls that the settings permit (fleet: {calls: […]}).`,
 		Example: "  bailey enroll https://bailey.example.com --token-file token\n  pass bailey/token | bailey enroll https://bailey.example.com",
 		Args:    cobra.ExactArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.enrollGateway(cmd.Context(), f, args[0]) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.enrollGateway(cmd.Context(), f, args[0], kind) },
 	}
+	cmd.Flags().StringVar(&kind, "kind", kind, "what this machine is for the team: `gateway or host`, as its token says")
 	cmd.Flags().StringVar(&f.TokenFile, "token-file", "", "read the token from this `file`, not from standard input")
 	cmd.Flags().StringVar(&f.CA, "ca", "", "trust the certificates in this PEM `file`, not those of the system")
 	cmd.Flags().StringVar(&f.Cert, "cert", "", "show the certificate in this PEM `file` instead of a token")
@@ -38,7 +44,10 @@ type enrolled struct {
 	enrol.Shown
 }
 
-func (a *App) enrollGateway(ctx context.Context, f enrol.Flags, url string) error {
+func (a *App) enrollGateway(ctx context.Context, f enrol.Flags, url, kind string) error {
+	if kind != enrol.Gateway && kind != enrol.SandboxHost {
+		return bailey.Invalid.Errorf("use --kind gateway or --kind host", "%q is not a kind of enrolment", kind)
+	}
 	home, err := localapi.FindHome()
 	if err != nil {
 		return err
@@ -50,7 +59,7 @@ func (a *App) enrollGateway(ctx context.Context, f enrol.Flags, url string) erro
 	if err := home.Create(); err != nil {
 		return err
 	}
-	e, err := enrol.DirOf(string(home)).Begin(ctx, f, url, a.Stdin, "gateway")
+	e, err := enrol.DirOf(string(home)).Begin(ctx, f, url, a.Stdin, kind)
 	if err != nil {
 		return err
 	}

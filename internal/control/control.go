@@ -80,6 +80,7 @@ type Server struct {
 	// Hosts are the hosts that are connected.
 	Hosts    *Hosts
 	news     announcer // of questions
+	works    announcer // of operations
 	passkeys *auth.Passkeys
 }
 
@@ -130,6 +131,8 @@ func New(c Config) (*Server, error) {
 	s.tokenRoutes()
 	s.recordRoutes()
 	s.decisionRoutes()
+	s.operationRoutes()
+	s.sandboxRoutes()
 	s.passkeyRoutes()
 	s.providerRoutes()
 	s.servePages()
@@ -228,6 +231,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener, t *tls.Config) error {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true) // for the streams of hosts on this machine, or behind a proxy
 	go s.forgetOld(ctx)
+	go s.settleOld(ctx)
 	h := &http.Server{Handler: streams, Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		WriteTimeout: 60 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug)}
@@ -256,6 +260,9 @@ func (s *Server) forgetOld(ctx context.Context) {
 	for {
 		if err := s.Store.ForgetCommands(ctx, s.Now().Add(-time.Hour)); err != nil && ctx.Err() == nil {
 			s.Log.Error("old commands were not removed; that is tried again in an hour", "error", err)
+		}
+		if err := s.Store.ForgetOperations(ctx, s.Now().Add(-keepOperations)); err != nil && ctx.Err() == nil {
+			s.Log.Error("old operations were not removed; that is tried again in an hour", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -38,10 +38,8 @@ func (s *Server) decisionRoutes() {
 		s.Hosts.AfterEvent(kind, func(_ context.Context, h store.Host, _ fleet.Event) { s.news.announceChange(h.Organisation) })
 	}
 	s.Hosts.OnConnect(func(ctx context.Context, h store.Host) {
-		if h.Kind == store.Gateway {
-			s.sendOrders(ctx, h)
-			s.offerBundle(ctx, h)
-		}
+		s.sendOrders(ctx, h)
+		s.offerBundle(ctx, h)
 	})
 }
 
@@ -282,7 +280,7 @@ func (s *Server) endStop(ctx context.Context, c *Caller, in *InOrganisationByID)
 func (s *Server) toAll(ctx context.Context, organisation string, f func(context.Context, store.Host)) error {
 	all, err := s.Store.Hosts(ctx, organisation)
 	for _, h := range all {
-		if h.Kind == store.Gateway && s.Hosts.Connected(h.ID) {
+		if s.Hosts.Connected(h.ID) {
 			go f(context.WithoutCancel(ctx), h)
 		}
 	}

@@ -126,18 +126,23 @@ func (h *Hosts) Send(ctx context.Context, organisation, host, kind string, body 
 	if err != nil {
 		return nil, err
 	}
-	h.mu.Lock()
-	l := h.live[host]
-	h.mu.Unlock()
-	if l != nil {
-		go h.deliverCommand(ctx, l, m)
-	}
+	h.deliver(ctx, m, host)
 	select {
 	case r := <-answer:
 		return r.Body, r.Error.Err()
 	case <-ctx.Done():
 		return nil, bailey.Unavailable.Wrap(context.Cause(ctx), "the host has not answered the command in time",
 			"see whether it is connected: GET /api/v1/organisations/ID/hosts")
+	}
+}
+
+// deliver sends a stored command to a host that is connected, without waiting for it. Another host gets it when it connects.
+func (h *Hosts) deliver(ctx context.Context, m *fleet.Command, host string) {
+	h.mu.Lock()
+	l := h.live[host]
+	h.mu.Unlock()
+	if l != nil {
+		go h.deliverCommand(ctx, l, m)
 	}
 }
 
@@ -161,6 +166,13 @@ func (h *Hosts) deliverCommand(ctx context.Context, l *liveHost, m *fleet.Comman
 	case l.slots <- struct{}{}:
 	case <-ctx.Done():
 		return
+	}
+	if m.Kind == fleet.Call {
+		if err := h.s.Store.SendOperation(ctx, store.OperationPrefix+m.ID); err != nil {
+			l.releasePlace(m.ID)
+			h.s.Log.Warn("an operation is not sent", "host", l.host.ID, "command", m.ID, "error", err)
+			return
+		}
 	}
 	if err := l.sendFrame(&fleet.Frame{Command: m}); err != nil {
 		l.cancel(err)
@@ -414,6 +426,9 @@ func (h *Hosts) storeResult(ctx context.Context, l *liveHost, r fleet.Result) er
 	}
 	err := h.s.Store.FinishCommand(ctx, l.host.ID, r.ID, string(r.Body), fault)
 	if err != nil && !errors.Is(err, bailey.NotFound) {
+		return err
+	}
+	if err := h.s.endOperation(ctx, l.host, r); err != nil { // also a late one, whose command is forgotten
 		return err
 	}
 	if err == nil {

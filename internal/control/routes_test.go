@@ -71,7 +71,23 @@ var requests = map[string]struct {
 	"list-bundles":        {needs: "member"},
 	"add-bundle": {needs: "admin", body: object{"serial": 1, "signature": "x",
 		"files": []object{{"name": "a.cedar", "text": ""}}}},
+	"list-operations":   {needs: "member"},
+	"show-operation":    {needs: "member", id: "{operation}"},
+	"list-sources":      {needs: "member"},
+	"run-on-source":     {needs: "admin", body: object{"host": "{host}", "name": "web-1", "command": "uptime"}},
+	"read-source":       {needs: "admin", body: object{"host": "{host}", "name": "web-1", "path": "/etc/motd"}},
+	"list-sandboxes":    {needs: "member"},
+	"create-sandbox":    {needs: "admin", body: object{"image": "debian"}},
+	"exec-in-sandbox":   {needs: "admin", body: object{"command": []string{"true"}}, id: "{sandbox}"},
+	"destroy-sandbox":   {needs: "admin", id: "{sandbox}"},
+	"refresh-sandboxes": {needs: "admin", id: "{host}"},
+	"list-resources":    {needs: "member"},
 }
+
+// needsGateway are the routes that answer "unavailable" while no gateway is connected, and "not found" for a host that is
+// not there.
+var needsGateway = []string{"answer-approval", "run-on-source", "read-source", "create-sandbox", "exec-in-sandbox",
+	"destroy-sandbox", "refresh-sandboxes"}
 
 // beyondRole are the routes whose handlers refuse some callers that have the role of the route.
 var beyondRole = map[string]string{
@@ -234,7 +250,8 @@ func checkRoute(t *testing.T, callers map[string]caller, kind string, r control.
 	case status == http.StatusNotFound && slices.Contains([]string{"end-session", "remove-passkey",
 		"remove-identity"}, r.Operation):
 		allowed = true
-	case status == http.StatusServiceUnavailable && r.Operation == "answer-approval": // its gateway is not connected
+	case slices.Contains(needsGateway, r.Operation) && (status == http.StatusServiceUnavailable ||
+		status == http.StatusNotFound && slices.Contains([]string{"run-on-source", "read-source"}, r.Operation)):
 		allowed = true
 	case beyondRole[r.Operation] != "" && c.role < store.Admin:
 		allowed = status == http.StatusForbidden || status == http.StatusNotFound
@@ -288,6 +305,12 @@ func makeSubject(t *testing.T, owner *client, shop, kind string) string {
 		return recordedHost(&c, shop)
 	case "{approval}":
 		return askQuestion(&c, shop)
+	case "{operation}":
+		operation, _ := operationOf(&c, shop)
+		return operation
+	case "{sandbox}":
+		_, sandbox := operationOf(&c, shop)
+		return sandbox
 	case "{stop}":
 		return want[item](&c, "POST", base+"/stops", object{"reason": "test"}).ID
 	case "{host}":

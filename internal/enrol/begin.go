@@ -62,7 +62,7 @@ func (f Flags) readTarget(url string, in io.Reader) (t pipe.Target, err error) {
 	return t, nil
 }
 
-// Begin enrols a program of a kind ("gateway" or "host") after the control plane has accepted its token.
+// Begin enrols a gateway as one of a kind after the control plane has accepted its token.
 func (d Dir) Begin(ctx context.Context, f Flags, url string, in io.Reader, kind string) (e Enrolment, err error) {
 	has, err := d.Read()
 	if err != nil {

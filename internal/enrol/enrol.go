@@ -38,6 +38,12 @@ const (
 	maxFile       = 1 << 20
 )
 
+// Kinds of enrolments, as tokens have them.
+const (
+	Gateway     = "gateway"
+	SandboxHost = "host" // a gateway on a machine of sandboxes
+)
+
 // Enrolment is the content of the file.
 type Enrolment struct {
 	pipe.Target

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"encoding/json"
 	"time"
 
 	"bailey"
@@ -88,4 +89,65 @@ type BundleResult struct {
 	Changes []string `json:"changes,omitempty"` // of what the rules permit, compared with the policy before
 	Fault   string   `json:"fault,omitempty"`
 	Hint    string   `json:"hint,omitempty"`
+}
+
+// CallOrder is the body of a [Call]: a person of the control plane makes a call on a gateway, which passes the gate there.
+// The gateway has only the word of the control plane for the person.
+type CallOrder struct {
+	Operation  string              `json:"operation"` // the id at the control plane
+	Capability bailey.CapabilityID `json:"capability"`
+	Input      map[string]any      `json:"input"`
+	Timeout    time.Duration       `json:"timeout,omitempty"` // nanoseconds; of the tool
+	By         CallPerson          `json:"by"`
+}
+
+// CallPerson is the person who makes a call.
+type CallPerson struct {
+	Account      string `json:"account"` // the id
+	Email        string `json:"email"`
+	Name         string `json:"name,omitempty"`
+	Role         string `json:"role"`         // in the organisation
+	Organisation string `json:"organisation"` // the id
+}
+
+// CallBegin is the body of a [CallBegun].
+type CallBegin struct {
+	Operation string `json:"operation"`
+}
+
+// CallResult is the result of a [Call]: what the gate says. A call that was refused or failed has an error.
+type CallResult struct {
+	Receipt    bailey.ReceiptID  `json:"receipt,omitempty"`
+	Status     bailey.Status     `json:"status"`
+	Executed   bool              `json:"executed"`
+	ExitCode   int               `json:"exitCode"`
+	Stdout     string            `json:"stdout,omitempty"` // redacted
+	Stderr     string            `json:"stderr,omitempty"`
+	Truncated  bool              `json:"truncated,omitempty"` // of the output the beginning is there
+	Structured json.RawMessage   `json:"structured,omitempty"`
+	Approval   bailey.ApprovalID `json:"approval,omitempty"`
+	Error      string            `json:"error,omitempty"` // its kind
+	Message    string            `json:"message,omitempty"`
+	Hint       string            `json:"hint,omitempty"`
+}
+
+// ResourceReport is the body of a [HostResources]: what the control plane may call, and what is there for it.
+type ResourceReport struct {
+	Calls []bailey.CapabilityID `json:"calls"`
+	// Capacity is that of the host of sandboxes, and Free what a new sandbox may have now. Both are zero if the control
+	// plane may not create sandboxes.
+	Capacity    Capacity       `json:"capacity,omitzero"`
+	Free        Capacity       `json:"free,omitzero"`
+	Accelerator string         `json:"accelerator,omitempty"`
+	Images      []string       `json:"images,omitempty"`
+	Networks    []string       `json:"networks,omitempty"`
+	Sources     []SourceReport `json:"sources,omitempty"` // if the control plane may look at source hosts
+}
+
+// SourceReport is a source host of a gateway.
+type SourceReport struct {
+	Name     string   `json:"name"`
+	Labels   []string `json:"labels,omitempty"`
+	System   string   `json:"system,omitempty"`
+	Prepared bool     `json:"prepared"`
 }

@@ -86,9 +86,9 @@ func (c *Commands) readRecords() error {
 	}
 	for id, r := range c.known {
 		if r.Result == nil && !r.Taken {
-			r.Result = &Result{ID: id, Error: &Fault{string(bailey.Unavailable),
-				"the host ended while it carried out the command: its outcome is unknown",
-				"look at the state of the host before you send the command again"}}
+			r.Result = &Result{ID: id, Error: &Fault{Kind: string(bailey.Unavailable),
+				Message: "the host ended while it carried out the command: its outcome is unknown",
+				Hint:    "look at the state of the host before you send the command again", Unknown: true}}
 		}
 	}
 	return nil
@@ -206,7 +206,8 @@ func (c *Commands) Take(id string) error {
 		return nil
 	}
 	r := &commandRecord{ID: id, Until: known.Until, Taken: true,
-		Result: &Result{ID: id, Error: &Fault{string(bailey.Conflict), "the command was carried out, and its result was given", ""}}}
+		Result: &Result{ID: id, Error: &Fault{Kind: string(bailey.Conflict),
+			Message: "the command was carried out, and its result was given"}}}
 	c.known[id] = r
 	return c.writeRecord(r)
 }

@@ -56,6 +56,9 @@ const (
 	Unkill          = "unkill"           // down
 	Budget          = "budget"           // down
 	Spend           = "spend"            // up
+	Call            = "call"             // down
+	CallBegun       = "call.begun"       // up
+	HostResources   = "host.resources"   // up
 )
 
 // Kinds of hosts.
@@ -137,8 +140,11 @@ type Result struct {
 	Error *Fault
 }
 
-// Fault is an error on the wire.
-type Fault struct{ Kind, Message, Hint string }
+// Fault is an error on the wire. Unknown means that the command was begun, and that its outcome is not known.
+type Fault struct {
+	Kind, Message, Hint string
+	Unknown             bool `json:",omitempty"`
+}
 
 // Welcome admits a host.
 type Welcome struct {

@@ -34,7 +34,7 @@ func frames() []*Frame {
 		{Event: &Event{7, "spend", []byte(`{"a":1}`)}},
 		{Receipts: &Receipts{From: 5, Lines: []byte("line\n"), Checkpoint: []byte("signed")}},
 		{Result: &Result{ID: id, Body: []byte(`"é"`)}},
-		{Result: &Result{ID: id, Error: &Fault{"denied", "no", "ask"}}},
+		{Result: &Result{ID: id, Error: &Fault{"denied", "no", "ask", true}}},
 		{Welcome: &Welcome{"h-1", "laptop", 9, 11, true}},
 		{Ack: &Ack{1 << 40}},
 		{Command: &Command{id, "kill", []byte(`{}`), moment}},

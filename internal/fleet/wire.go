@@ -152,6 +152,7 @@ func (m *Fault) describeFields(f *fields) {
 	f.textField(1, &m.Kind)
 	f.textField(2, &m.Message)
 	f.textField(3, &m.Hint)
+	f.truthField(4, &m.Unknown)
 }
 
 func (m *Welcome) describeFields(f *fields) {

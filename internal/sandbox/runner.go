@@ -37,6 +37,20 @@ type Runner struct {
 	Host func() (*hostapi.Client, error)
 	// Inventories is the directory for the inventories of images, by digest. It is created at the first need.
 	Inventories string
+	// Owner, if set, returns the owner of the sandboxes of a caller, unless they are the caller's own.
+	Owner func(bailey.Principal) (hostapi.Owner, bool)
+}
+
+// ownerOf returns the owner that a call acts for.
+func (r *Runner) ownerOf(job bailey.Job) hostapi.Owner {
+	owner := hostapi.Owner{Person: job.Principal.Person, Agent: job.Principal.Agent}
+	if r.Owner != nil {
+		if other, ok := r.Owner(job.Principal); ok {
+			owner = other
+		}
+	}
+	owner.Session = string(job.Session)
+	return owner
 }
 
 // action is the parsed form of the arguments of a job.
@@ -116,7 +130,7 @@ func (r *Runner) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	}
 	run := &machineRun{client: client, inventories: r.Inventories, action: a, verb: v,
 		timeout: cmp.Or(job.Timeout, bailey.DefaultTimeout),
-		owner:   hostapi.Owner{Person: job.Principal.Person, Agent: job.Principal.Agent, Session: string(job.Session)}}
+		owner:   r.ownerOf(job)}
 	if err := run.findMachine(ctx); err != nil {
 		return nil, err
 	}

@@ -80,6 +80,7 @@ func (s *Server) fleetHandlers() fleet.Handlers {
 		fleet.Kill:           handleCommand(s.takeOrders),
 		fleet.Unkill:         handleCommand(s.takeOrders),
 		fleet.BundleOffer:    handleCommand(s.takeBundle),
+		fleet.Call:           handleCommand(s.makeFleetCall),
 		"status":             s.answerStatus,
 	}
 }

@@ -19,7 +19,7 @@ import (
 // openFleet prepares the connection to a control plane. Without an enrolment nothing connects.
 func (s *Server) openFleet() {
 	s.fleet = &enrol.Keeper{Dir: enrol.DirOf(string(s.home)), Register: s.describeGateway, Log: s.Log,
-		Handlers: s.fleetHandlers(), Opened: s.reportQuestions,
+		Handlers: s.fleetHandlers(), Opened: func() { s.reportQuestions(); s.resources.forget(); s.askResources() },
 		Receipts: func() fleet.Receiptsource { return &lineSource{ledger: s.ledger, notary: s.notary} },
 		Begun: func(ctx context.Context, e enrol.Enrolment) error {
 			s.enrolled.Store(&e)
@@ -32,6 +32,13 @@ func (s *Server) openFleet() {
 // describeGateway returns the registration. Without a key for checkpoints the gateway connects without receipts.
 func (s *Server) describeGateway(ctx context.Context) (fleet.Register, error) {
 	r := fleet.Register{Kind: fleet.Gateway, Version: apitype.Version, Arch: runtime.GOARCH}
+	if e := s.enrolled.Load(); e != nil && e.Kind == enrol.SandboxHost {
+		r.Kind = fleet.SandboxHost
+		ctx, cancel := context.WithTimeout(ctx, fleet.HeartbeatEvery/2) // the report follows anyway
+		has := s.describeResources(ctx)
+		cancel()
+		r.Capacity, r.Images, r.Networks = has.Capacity, has.Images, has.Networks
+	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, v := range info.Settings {
 			switch v.Key {

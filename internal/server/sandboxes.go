@@ -15,7 +15,8 @@ import (
 
 // newSandboxRunner returns the runner of calls on sandboxes. The host of sandboxes of the home starts when a call needs it.
 func newSandboxRunner(home localapi.Home) bailey.Runner {
-	return &sandbox.Runner{Inventories: home.Path("inventories"), Host: func() (*hostapi.Client, error) { return hostapi.Here(home) }}
+	return &sandbox.Runner{Inventories: home.Path("inventories"), Owner: ownerOfFleet,
+		Host: func() (*hostapi.Client, error) { return hostapi.Here(home) }}
 }
 
 // recordSandboxEntry is the operator command: it writes the ledger entry before a person works in a sandbox.

@@ -89,6 +89,7 @@ type Server struct {
 	Bare       bool            // the platform has no isolation
 	since      time.Time
 	reports    controlPlane // to the control plane; nil in tests without one
+	resources  resourceReports
 }
 
 // Commands lists the commands of bailey. An agent's hook must know which of them an agent may use.
@@ -97,7 +98,8 @@ type Commands struct{ All, ForAgents []string }
 // New connects the parts of a gateway. It opens the socket last, so that each client that connects is served.
 func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Redaction,
 	log *slog.Logger) (s *Server, err error) {
-	s = &Server{commands: names, Log: log, home: home, redaction: r, since: time.Now(), Bare: jail.Bare}
+	s = &Server{commands: names, Log: log, home: home, redaction: r, since: time.Now(), Bare: jail.Bare,
+		resources: resourceReports{ask: make(chan struct{}, 1)}}
 	defer func() {
 		if err != nil {
 			s.Close()
@@ -340,6 +342,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	g.Go(func() error { return s.sender.Run(ctx) })
 	g.Go(func() error { return s.index.Run(ctx) })
 	g.Go(func() error { return s.fleet.Run(ctx) })
+	g.Go(func() error { return s.followResources(ctx) })
 	g.Go(func() error { return s.scribe.writeSnapshots(ctx) })
 	return g.Wait()
 }

@@ -34,6 +34,7 @@ func (s *Server) applySettings(ctx context.Context, r apitype.SettingsRequest,
 		content = []byte(*r.Text)
 	}
 	by := settings.Applied{Operator: from.Operator, Person: from.Principal.Person}
+	defer s.askResources()
 	return s.settings.Apply(ctx, r.Base, content, by)
 }
 

@@ -46,6 +46,7 @@ type Contents struct {
 	Agents    AgentRules `json:"agents,omitzero"`  // which agents may call
 	Model     Model      `json:"model,omitzero"`   // the model proxy
 	MicroVM   MicroVM    `json:"microvm,omitzero"` // machines of calls with isolation microvm
+	Fleet     Fleet      `json:"fleet,omitzero"`   // the control plane
 }
 
 // Recorded returns the contents without the examples of the redaction. The ledger does not record the URL of the
@@ -85,6 +86,7 @@ func ParseSettings(text []byte) (Contents, error) {
 		"network":       storeIn(&c.Network, r.readNetwork),
 		"model":         storeIn(&c.Model, r.readModel),
 		"microvm":       storeIn(&c.MicroVM, r.readMicroVM),
+		"fleet":         storeIn(&c.Fleet, r.readFleet),
 		"agents": func(n ast.Node) {
 			r.readKeys(n, "part of agents", strictyaml.Fields{
 				"required": r.boolField("required", &c.Agents.Required),
