@@ -137,6 +137,7 @@ func (p *Page) WantKeyboard() {
 	for _, text := range slices.Concat(missed...) {
 		p.t.Errorf("%s: %s", p.url, text)
 	}
+	Eval[bool](p, "(document.activeElement?.blur(), scrollTo(0, 0), true)") // a link that only the focus shows hides others
 }
 
 // Press presses keys, for example kb.Enter.

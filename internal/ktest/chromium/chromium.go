@@ -142,6 +142,8 @@ type Page struct {
 	url    string // of the last navigation
 	status int    // of its document
 	weight int64  // bytes over the wire since then
+
+	media map[string]string // the features that are set
 }
 
 // Open opens a page that is empty. It skips the test if the browser is missing. If the page has faults when the test
@@ -159,7 +161,7 @@ func Open(t testing.TB) *Page {
 	if err != nil {
 		ktest.Missing(t, "chromium", err)
 	}
-	p := &Page{t: t}
+	p := &Page{t: t, media: map[string]string{}}
 	ctx, cancel := chromedp.NewContext(shared.ctx, chromedp.WithNewBrowserContext(),
 		chromedp.WithListener(p.receiveEvent))
 	p.ctx = ctx
@@ -339,8 +341,12 @@ func (p *Page) Size(width, height int64) {
 // Prefer sets a media feature, for example prefers-color-scheme to dark.
 func (p *Page) Prefer(feature, value string) {
 	p.t.Helper()
-	Call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-		{Name: feature, Value: value}}})
+	p.media[feature] = value
+	var all []*emulation.MediaFeature
+	for name, value := range p.media {
+		all = append(all, &emulation.MediaFeature{Name: name, Value: value})
+	}
+	Call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: all})
 }
 
 // Scripts permits the scripts of the next pages, or disables them.
