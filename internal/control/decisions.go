@@ -35,7 +35,10 @@ func (s *Server) decisionRoutes() {
 	s.Hosts.OnEvent(fleet.ApprovalDecided, s.storeDecision)
 	s.Hosts.OnEvent(fleet.BundleState, s.storeBundleState)
 	for _, kind := range []string{fleet.ApprovalAsked, fleet.ApprovalDecided} {
-		s.Hosts.AfterEvent(kind, func(_ context.Context, h store.Host, _ fleet.Event) { s.news.announceChange(h.Organisation) })
+		s.Hosts.AfterEvent(kind, func(_ context.Context, h store.Host, _ fleet.Event) {
+			s.news.announceChange(h.Organisation)
+			s.live.announceTopics(h.Organisation, topicApprovals)
+		})
 	}
 	s.Hosts.OnConnect(func(ctx context.Context, h store.Host) {
 		s.sendOrders(ctx, h)

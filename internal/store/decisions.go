@@ -66,6 +66,15 @@ func (s *Store) Questions(ctx context.Context, organisation, state string) ([]Qu
 	return queryRows(ctx, s, s.db, s.scanQuestion, query, append(args, mostQuestions)...)
 }
 
+// CountOpen returns how many questions of an organisation are open.
+func (s *Store) CountOpen(ctx context.Context, organisation string) (int, error) {
+	return oneRow(ctx, s, s.db, "question", func(scan func(...any) error) (n int, err error) {
+		err = scan(&n)
+		return n, err
+	}, "SELECT count(*) FROM questions WHERE organisation = ? AND state = 'open' AND expires > ?", organisation,
+		toMicros(s.now()))
+}
+
 // QuestionByID finds a question of an organisation.
 func (s *Store) QuestionByID(ctx context.Context, organisation, id string) (Question, error) {
 	return oneRow(ctx, s, s.db, "question", s.scanQuestion,
