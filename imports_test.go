@@ -156,6 +156,7 @@ var layers = []struct {
 		"internal/ktest/sshhost":    {ours: []string{"internal/ktest"}, outside: []string{"golang.org/x/crypto/ssh"}},
 		"internal/ktest/guestimage": {ours: []string{"internal/hostapi", "internal/image", "internal/ktest", "internal/localapi"}},
 		"internal/ktest/browser":    {ours: []string{"internal/passkey"}, outside: []string{"github.com/descope/virtualwebauthn"}},
+		"internal/ktest/chromium":   {ours: []string{"internal/ktest"}, outside: []string{"github.com/chromedp/cdproto", "github.com/chromedp/chromedp"}},
 		"internal/ktest/touch":      {outside: []string{"golang.org/x/crypto/ssh"}},
 		"internal/jail/battery":     {outside: []string{"golang.org/x/sys"}},
 		"packs/hostile":             {},

@@ -177,6 +177,27 @@ func (s *Store) Receipts(ctx context.Context, organisation string, f ReceiptFilt
 		" ORDER BY r.started DESC, r.host DESC, r.seq DESC LIMIT ?", append(args, f.Limit)...)
 }
 
+// An Agent is a name that receipts give to their caller.
+type Agent struct {
+	Name  string    `json:"name"`
+	Calls int       `json:"calls"`
+	Last  time.Time `json:"last"`
+}
+
+// mostAgents limits a list of agents: their names come from hosts.
+const mostAgents = 500
+
+// Agents lists the agents that have made calls in an organisation since a time, the most recent first.
+func (s *Store) Agents(ctx context.Context, organisation string, since time.Time) ([]Agent, error) {
+	return queryRows(ctx, s, s.db, func(scan func(...any) error) (a Agent, err error) {
+		var last int64
+		err = scan(&a.Name, &a.Calls, &last)
+		a.Last = fromMicros(last)
+		return a, err
+	}, "SELECT agent, COUNT(*), MAX(started) FROM receipts WHERE organisation = ? AND started >= ? "+
+		"GROUP BY agent ORDER BY MAX(started) DESC, agent LIMIT ?", organisation, toMicros(since), mostAgents)
+}
+
 // A Fork is evidence that a host has shown two histories of its ledger.
 type Fork struct {
 	ID       string    `json:"id"`

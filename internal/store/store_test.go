@@ -340,6 +340,46 @@ func TestHosts(t *testing.T) {
 	})
 }
 
+// TestAgents lists the agents of the receipts of one organisation since a time, the most recent first.
+func TestAgents(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s *store.Store, c *clock) {
+		ann, shop := setUp(t, s)
+		other, err := s.AddOrganisation(t.Context(), "Other", ann.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, shop := range []string{shop.ID, other.ID} {
+			h, err := s.AddHost(t.Context(), store.Host{Organisation: shop, Name: "laptop", Kind: store.Gateway, Expires: c.Now().Add(time.Hour)},
+				store.Hash(fmt.Sprint("host", i)))
+			if err == nil {
+				_, err = s.BeginLedger(t.Context(), h, "origin", "key")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.Change(t.Context(), func(tx *store.Tx) error {
+				for n, agent := range []string{"old", "coder", "coder", "reviewer"} {
+					r := store.Receipt{Host: h.ID, Seq: uint64(n + 1), Receipt: fmt.Sprint("r-", n), Agent: fmt.Sprint(agent, i),
+						Started: c.Now().Add(time.Duration(n-3) * time.Hour)}
+					if err := s.AddReceipt(t.Context(), tx, shop, r); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		all, err := s.Agents(t.Context(), shop.ID, c.Now().Add(-2*time.Hour))
+		if err != nil || len(all) != 2 || all[0].Name != "reviewer0" || all[1].Name != "coder0" || all[1].Calls != 2 ||
+			!all[1].Last.Equal(c.Now().Add(-time.Hour)) {
+			t.Errorf("%+v, %v", all, err)
+		}
+	})
+}
+
 // TestOpenTogether: processes that open an empty database at the same time all get the newest schema.
 func TestOpenTogether(t *testing.T) {
 	t.Parallel()
