@@ -170,6 +170,19 @@
 // checkpoint's size. [VerifyReceipt] needs a key and no ledger. A receipt cannot show that no outcome or no later
 // change of key exists.
 //
+// # Evidence bundles
+//
+// An evidence bundle ([Evidence]) is a selection of entries of one ledger, for example those of a session, sealed by the
+// party that selected them. It is, in this order: the line "bailey.audit/evidence/v1"; the lines "about A", "key K" and
+// "witness W", where A is a JSON object in the form of an entry's data, K the log's first key and W the key of the seal;
+// for each entry the line "listed N LEAF" with its leaf hash in hex; an empty line; the entries with their proofs, as in
+// a portable receipt; an empty line; the line "checkpoint B" and the B bytes of the signed checkpoint to which the
+// proofs lead; the line "seal B" and the B bytes of a note by W, whose text is the line "bailey.audit/evidence-seal/v1"
+// and the line with the SHA-256 in hex of all bytes before the line "seal B". Its second line is no number, so that the
+// seal can never count as a checkpoint. A bundle has at most [MaxEvidence] bytes. Its entries are of the kinds intent,
+// outcome, plan and key, each once, in the order of their numbers; an outcome's intent and plan are among them, and all
+// changes of key up to the checkpoint's size. K and W are there for readers without another source for them.
+//
 // # Verification
 //
 // [Verify] confirms a ledger, or reports the first wrong entry and a [Reason]. [Check] also compares the ledger with

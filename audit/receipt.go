@@ -41,14 +41,19 @@ type Verified struct {
 func (r Receipt) Text() []byte {
 	b := []byte(receiptHead)
 	for _, e := range r.Entries {
-		b = fmt.Appendf(b, "entry %d\n", e.Seq)
-		for _, h := range e.Proof {
-			b = append(hex.AppendEncode(b, h[:]), '\n')
-		}
-		b = append(b, e.Line...)
+		b = appendProven(b, e)
 	}
 	b = append(b, '\n')
 	return append(b, r.Checkpoint...)
+}
+
+// appendProven appends the entry's lines: its number, its proof, and its line.
+func appendProven(b []byte, p Proven) []byte {
+	b = fmt.Appendf(b, "entry %d\n", p.Seq)
+	for _, h := range p.Proof {
+		b = append(hex.AppendEncode(b, h[:]), '\n')
+	}
+	return append(b, p.Line...)
 }
 
 // ParseReceipt accepts only the output of Text. It verifies nothing.
@@ -148,26 +153,32 @@ type receiptVerifier struct {
 }
 
 func (v *receiptVerifier) addProven(p Proven) error {
-	claimed, raw, err := parseLine(p.Line)
+	e, err := v.checkProven(p)
 	if err != nil {
 		return err
 	}
+	return v.keepEntry(e)
+}
+
+// checkProven parses an entry and checks it against those before it.
+func (v *receiptVerifier) checkProven(p Proven) (Entry, error) {
+	claimed, raw, err := parseLine(p.Line)
+	if err != nil {
+		return Entry{}, err
+	}
 	e, err := parseEntry(raw)
 	if err != nil {
-		return err
+		return Entry{}, err
 	}
 	e.Hash = claimed
 	switch {
 	case e.Seq != p.Seq || e.Seq <= v.last.Seq:
-		return errors.New("the entry's number is not the expected one")
+		return Entry{}, errors.New("the entry's number is not the expected one")
 	case e.Seq == v.last.Seq+1 && v.last.Seq > 0 && hashEntry(v.last.Hash, raw) != claimed:
-		return errors.New("the entry's hash does not match the previous entry")
+		return Entry{}, errors.New("the entry's hash does not match the previous entry")
 	}
 	v.last = Head{Seq: e.Seq, Hash: e.Hash}
-	if err := errors.Join(v.pairs.Add(e), v.plans.Add(e), v.keys.Add(e)); err != nil {
-		return err
-	}
-	return v.keepEntry(e)
+	return e, errors.Join(v.pairs.Add(e), v.plans.Add(e), v.keys.Add(e))
 }
 
 func (v *receiptVerifier) keepEntry(e Entry) error {

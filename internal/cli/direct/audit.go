@@ -38,7 +38,7 @@ type verifyFlags struct {
 func (a *commands) auditVerifyVerb() *cobra.Command {
 	var v verifyFlags
 	cmd := &cobra.Command{
-		Use: "verify [DIR]", Short: "Verify the ledger: reads files only, starts nothing, repairs nothing",
+		Use: "verify [DIR|FILE]", Short: "Verify the ledger: reads files only, starts nothing, repairs nothing",
 		Long: `Verify the ledger's chain, that each intent has at most one outcome, and that the jail plan that an
 outcome names is present and matches its digest. A plan is redacted if its text would contain a
 secret: its digest cannot be recomputed.
@@ -52,7 +52,8 @@ key, as you got it from a source other than the ledger: verification fails if th
 announces other keys. Without --key, checkpoints are verified with the keys that the ledger itself announces
 (for the home, also those beside it), and "not proved" says that no other source confirmed them. --witness and
 --quorum set whose cosignatures each checkpoint of --against needs. --receipt verifies a portable receipt and
-reads no ledger.
+reads no ledger. FILE is an evidence bundle, as a control plane exports a session: it is verified with --key and
+with the --witness that sealed it, or else with the keys that it names itself, which no other source confirms.
 
 It takes no lock and may run while a gateway writes: if the last line is incomplete, it is read again, and
 counts as torn only if it is unchanged a fifth of a second later.
@@ -133,6 +134,9 @@ func (a *commands) verifyLedger(ctx context.Context, v verifyFlags, args []strin
 		return err
 	}
 	if len(args) == 1 {
+		if st, err := os.Stat(args[0]); err == nil && st.Mode().IsRegular() {
+			return a.verifyEvidence(v, args[0])
+		}
 		report, notes, err := ledger.VerifyCopy(ctx, args[0], c)
 		if err != nil {
 			return err
