@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"bailey"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -102,4 +103,28 @@ func taken(inputs []map[string]any, word string) bool {
 		}
 	}
 	return false
+}
+
+// TestProjectInput checks which input names the directory of the project, and that a schema without it requires the rest.
+func TestProjectInput(t *testing.T) {
+	t.Parallel()
+	catalog, err := pack.LoadBuiltin(packs.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[bailey.CapabilityID]struct{ input, required string }{
+		"git.status": {"repo", ""}, "git.push": {"repo", `"required":["to","ref"]`}, "go.test": {"dir", ""},
+		"git.clone": {"into", `"required":["url"]`}, "docker.build": {"dir", `"required":["context"]`},
+		"file.read": {"", ""}, "system.date": {"", ""},
+	} {
+		m, err := catalog.Lookup(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		schema := string(m.InputSchemaWithout(want.input))
+		if m.ProjectInput() != want.input || want.input != "" && strings.Contains(schema, `"required":["`+want.input) ||
+			!strings.Contains(schema, want.required) {
+			t.Errorf("%s: %q, %s", id, m.ProjectInput(), schema)
+		}
+	}
 }

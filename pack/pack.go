@@ -576,6 +576,9 @@ func (m *Capability) Bound(b Bindings) *Capability {
 	return &bound
 }
 
+// HasFolder reports whether a profile names the folder for an input that a call omits.
+func (m *Capability) HasFolder(input string) bool { return m.folders[input] != "" }
+
 // withFolders returns the input with the bound folders that it omits.
 func (m *Capability) withFolders(input map[string]any) map[string]any {
 	if len(m.folders) == 0 {
@@ -591,23 +594,49 @@ func (m *Capability) withFolders(input map[string]any) map[string]any {
 
 // relaxRequired returns the schema without the requirement for bound folders.
 func (m *Capability) relaxRequired(schema json.RawMessage) json.RawMessage {
-	var tree map[string]any
-	if len(m.folders) == 0 || json.Unmarshal(schema, &tree) != nil {
+	if len(m.folders) == 0 {
 		return schema
 	}
-	required, _ := tree["required"].([]any)
-	tree["required"] = slices.DeleteFunc(required, func(name any) bool {
-		text, _ := name.(string)
-		return m.folders[text] != ""
-	})
-	if len(tree["required"].([]any)) == 0 {
-		delete(tree, "required")
+	return withoutRequired(schema, func(name string) bool { return m.folders[name] != "" })
+}
+
+// InputSchemaWithout returns [Capability.InputSchema], but does not require one input.
+func (m *Capability) InputSchemaWithout(input string) json.RawMessage {
+	return withoutRequired(m.InputSchema(), func(name string) bool { return name == input })
+}
+
+// withoutRequired returns a schema that does not require the inputs that omit accepts.
+func withoutRequired(schema json.RawMessage, omit func(name string) bool) json.RawMessage {
+	var tree map[string]json.RawMessage
+	var required []string
+	if json.Unmarshal(schema, &tree) != nil || json.Unmarshal(tree["required"], &required) != nil {
+		return schema
+	}
+	delete(tree, "required")
+	var err error
+	if required = slices.DeleteFunc(required, omit); len(required) > 0 {
+		if tree["required"], err = json.Marshal(required); err != nil {
+			return schema
+		}
 	}
 	raw, err := json.Marshal(tree)
 	if err != nil {
 		return schema
 	}
 	return raw
+}
+
+// ProjectInput returns the path input that names the directory of the project in which a call works: of the git
+// repository, otherwise the one in which the tool runs. It returns "" if there is none on this machine.
+func (m *Capability) ProjectInput() string {
+	name := m.spec.Backend.Repository
+	if name == "" {
+		name = m.spec.Backend.CwdFromInput
+	}
+	if m.Isolation == Agent || m.Isolation == Host || m.Isolation == Sandbox {
+		return ""
+	}
+	return name
 }
 
 // Target returns the object that a call with this input acts on: the host or the sandbox that it names, or this machine.

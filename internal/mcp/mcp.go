@@ -129,6 +129,7 @@ type Config struct {
 const instructions = `Bailey is the gate between you and the tools of this machine. Each call is decided by policy, ` +
 	`runs in a jail and leaves a receipt. A refusal is final; it says why and what to do instead. ` +
 	`Do not repeat it unchanged and do not look for a way around it: tell the person you work for what you need. ` +
+	`Relative paths start in the directory of your session, which also counts if you name no repo or dir. ` +
 	`A call that needs a person's approval waits for it, or returns as pending: call again with the same arguments to continue waiting; once approved, it runs once. You cannot approve it yourself. ` +
 	`Tokens such as [REDACTED_IPV4_1] stand for hidden values, the same token for the same value in this session: pass a token on unchanged. ` +
 	`In a path, a host or a URL's host the gate restores addresses; other secrets stay tokens unless the tool's schema says acceptsSecret. ` +

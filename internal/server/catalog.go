@@ -174,9 +174,9 @@ func (s *Server) searchCapabilities(_ context.Context, r apitype.SearchRequest,
 	return out, nil
 }
 
-func (s *Server) exportTools(ctx context.Context, r apitype.ToolsRequest,
+func (s *Server) exportTools(_ context.Context, r apitype.ToolsRequest,
 	from gateway.Caller) (json.RawMessage, error) {
-	tools, err := mcp.Export(mcpBackend{s: s}.Tools(ctx, from.Principal), r.Format)
+	tools, err := mcp.Export(mcpBackend{s: s}.listTools(from.Principal, (*pack.Capability).InputSchema), r.Format)
 	if err != nil {
 		return nil, err
 	}

@@ -1,11 +1,13 @@
 package server
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"bailey"
 	"bailey/internal/workspace"
 	"bailey/pack"
 )
@@ -42,6 +44,23 @@ func useProject(m *pack.Capability, input map[string]any, dir string, workspaces
 	if input[name] = top; f.start != "" {
 		input[f.start] = below
 	}
+}
+
+// fillProject returns the input of a call with the directory of the session, if the agent does not name the directory of the
+// project. In a directory below the top of a project, this is the top.
+func (s *Server) fillProject(call bailey.Call) map[string]any {
+	m, err := s.shelf.Lookup(call.Capability)
+	if err != nil || call.Dir == "" {
+		return call.Input
+	}
+	name := m.ProjectInput()
+	if _, given := call.Input[name]; name == "" || given || m.HasFolder(name) {
+		return call.Input
+	}
+	input := map[string]any{name: "."}
+	maps.Copy(input, call.Input)
+	useProject(m, input, call.Dir, s.workspaces.Written())
+	return input
 }
 
 // projectTop returns the directory of a project that dir is in, or "".

@@ -437,11 +437,17 @@ type mcpBackend struct {
 }
 
 func (d mcpBackend) Do(ctx context.Context, call bailey.Call) bailey.Result {
+	call.Input = d.s.fillProject(call)
 	return d.s.limit.Do(ctx, call)
 }
 
-// Tools omits tools that would be denied for every input, because an agent tries each tool that it sees.
+// Tools returns the tools of an agent, which need not name the directory of the project.
 func (d mcpBackend) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
+	return d.listTools(p, func(m *pack.Capability) json.RawMessage { return m.InputSchemaWithout(m.ProjectInput()) })
+}
+
+// listTools omits tools that would be denied for every input, because an agent tries each tool that it sees.
+func (d mcpBackend) listTools(p bailey.Principal, schema func(*pack.Capability) json.RawMessage) []mcp.Tool {
 	rules := d.s.Rules.Engine()
 	var tools []mcp.Tool
 	for _, m := range d.s.shelf.Present() {
@@ -452,7 +458,7 @@ func (d mcpBackend) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
 			continue
 		}
 		tools = append(tools, mcp.Tool{
-			ID: m.ID, Each: d.eachHost(m), Description: agentDescription(m), InputSchema: m.InputSchema(), OutputSchema: m.OutputShape(),
+			ID: m.ID, Each: d.eachHost(m), Description: agentDescription(m), InputSchema: schema(m), OutputSchema: m.OutputShape(),
 			// clients run such tools without asking
 			ReadOnly:    (m.SideEffect == pack.None || m.SideEffect == pack.ReadOnly) && !m.Uncaged(),
 			Destructive: m.SideEffect == pack.Destructive,
