@@ -364,6 +364,7 @@ func TestConsoleOrigin(t *testing.T) {
 // TestSecretFields: no type of an answer has a field for a secret, apart from those that show a new one once.
 func TestSecretFields(t *testing.T) {
 	t.Parallel()
+	counts := []string{"inputTokens", "outputTokens"} // of a model
 	once := []string{"add-token secret", "list-tokens secret", "add-host secret", "list-hosts secret",
 		"invite link"}
 	word := regexp.MustCompile(`(?i)password|secret|hash|sealed|token|record|verifier|nonce|private|client_id`)
@@ -388,7 +389,7 @@ func TestSecretFields(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, field := range regexp.MustCompile(`"([^"]+)":`).FindAllStringSubmatch(string(text), -1) {
-			if word.MatchString(field[1]) && !slices.Contains(once, r.Operation+" "+field[1]) {
+			if word.MatchString(field[1]) && !slices.Contains(counts, field[1]) && !slices.Contains(once, r.Operation+" "+field[1]) {
 				t.Errorf("%s answers with %q: %s", r.Operation, field[1], text)
 			}
 		}
