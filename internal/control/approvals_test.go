@@ -138,8 +138,8 @@ func TestApprovalRefusals(t *testing.T) {
 		}
 	}
 	g := f.connectGateway(t, owner.addGateway(shop, "laptop"), t.TempDir(), fleet.Handlers{})
-	g.tell(t, fleet.ApprovalAsked, fullQuestion("a-1", "", f.Now()))
-	path := "/o/" + shop + "/approvals/a-1"
+	g.tell(t, fleet.ApprovalAsked, fullQuestion("a-refused", "", f.Now()))
+	path := "/o/" + shop + "/approvals/a-refused"
 	f.until(t, "the question is there", func() bool { status, _ := owner.send("GET", path, nil); return status == http.StatusOK })
 	if page := owner.open(path, http.StatusOK); strings.Contains(page, `data-action="approve"`) ||
 		!strings.Contains(page, "refuses passkeys on pages of localhost") || !strings.Contains(page, ">Deny</button>") {
@@ -150,11 +150,11 @@ func TestApprovalRefusals(t *testing.T) {
 	}
 	elsewhere := want[item](owner, "POST", "/api/v1/organisations", object{"name": "Other"}).ID
 	stranger := owner.join(elsewhere, "s@example.com", "owner")
-	none := stranger.open("/o/o-none/approvals/a-1", http.StatusNotFound)
+	none := stranger.open("/o/o-none/approvals/a-refused", http.StatusNotFound)
 	if other := stranger.open(path, http.StatusNotFound); other != none {
 		t.Errorf("the answers differ: %s and %s", none, other)
 	}
-	if page := stranger.open("/o/"+elsewhere+"/approvals/a-1", http.StatusNotFound); !strings.Contains(page, "no such question") {
+	if page := stranger.open("/o/"+elsewhere+"/approvals/a-refused", http.StatusNotFound); !strings.Contains(page, "no such question") {
 		t.Errorf("a question of another organisation: %s", page)
 	}
 	ended := signInAgain(t, f, "s@example.com")
