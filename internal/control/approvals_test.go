@@ -69,10 +69,10 @@ func TestApprovalPage(t *testing.T) {
 	var g *gateway
 	g = f.connectGateway(t, owner.addGateway(shop, "laptop"), t.TempDir(), answers(got, `{"settled":true,"count":1}`,
 		func(a fleet.Answer) { g.tell(t, fleet.ApprovalDecided, fleet.Decided{ID: a.Question, Reason: "denied by Ann: not today"}) }))
-	question := fullQuestion("a-1", "", f.Now())
+	question := fullQuestion("a-full", "", f.Now())
 	question.Pages = true
 	g.tell(t, fleet.ApprovalAsked, question)
-	path := "/o/" + shop + "/approvals/a-1"
+	path := "/o/" + shop + "/approvals/a-full"
 	f.until(t, "the question is there", func() bool { status, _ := owner.send("GET", path, nil); return status == http.StatusOK })
 	page := owner.open(path, http.StatusOK)
 	for _, text := range []string{"<h1>git.push</h1>", "<strong>coder</strong> for <strong>ann</strong>", "laptop",
