@@ -90,7 +90,7 @@ func (h *Hosts) storeReceipts(ctx context.Context, l *liveHost, r *fleet.Receipt
 		return err
 	}
 	if spent {
-		h.s.spent.mark(l.host.Organisation)
+		h.s.spent.markChanged(l.host.Organisation)
 	}
 	return l.sendFrame(&fleet.Frame{Cosigned: answer})
 }
