@@ -56,8 +56,8 @@ func (o teamOperation) hasEnded() bool {
 	return slices.Contains([]string{"done", "failed", "unknown"}, o.State)
 }
 
-// fault returns why an operation failed, or nil.
-func (o teamOperation) fault() error {
+// faultOf returns why an operation failed, or nil.
+func (o teamOperation) faultOf() error {
 	if !o.hasEnded() || o.State == "done" {
 		return nil
 	}
@@ -90,7 +90,8 @@ type teamSandbox struct {
 }
 
 // startCall sends a request that makes a call, and waits for the end of its operation unless wait is false.
-func (s *teamServer) startCall(ctx context.Context, method, path string, body any, wait bool) (o teamOperation, err error) {
+func (s *teamServer) startCall(ctx context.Context, method, path string, body any,
+	wait bool) (o teamOperation, err error) {
 	if err := s.sendRequest(ctx, method, path, body, &o, "Idempotency-Key", rand.Text()); err != nil || !wait {
 		return o, err
 	}
@@ -113,7 +114,7 @@ func (s *teamServer) waitForEnd(ctx context.Context, id string) (o teamOperation
 
 // printCall prints the end of an operation, and returns why it failed.
 func (a *App) printCall(o teamOperation) error {
-	if err := o.fault(); err != nil {
+	if err := o.faultOf(); err != nil {
 		return err
 	}
 	return PrintAnswer(a, o, printOperation)
@@ -121,8 +122,8 @@ func (a *App) printCall(o teamOperation) error {
 
 func printOperation(w io.Writer, o teamOperation) {
 	if o.Result == nil || !o.hasEnded() {
-		fmt.Fprintf(w, "operation %s is %s: bailey team operations show %s\n", terminal.CutLine(o.ID), terminal.CutLine(o.State),
-			terminal.CutLine(o.ID))
+		fmt.Fprintf(w, "operation %s is %s: bailey team operations show %s\n", terminal.CutLine(o.ID),
+			terminal.CutLine(o.State), terminal.CutLine(o.ID))
 		return
 	}
 	text := o.Result.Stdout
@@ -156,7 +157,8 @@ func (a *App) teamSandboxes(s *teamServer) *cobra.Command {
 }
 
 // teamCall is a command that makes one call.
-func (a *App) teamCall(use, short string, f func(ctx context.Context, args []string, wait bool) (teamOperation, error)) *cobra.Command {
+func (a *App) teamCall(use, short string,
+	f func(ctx context.Context, args []string, wait bool) (teamOperation, error)) *cobra.Command {
 	var later bool
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(len(strings.Fields(use)) - 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -212,12 +214,15 @@ func (a *App) teamCreate(s *teamServer) *cobra.Command {
 	var n newTeamSandbox
 	var key string
 	var later bool
-	cmd := &cobra.Command{Use: "create IMAGE", Short: "Create a sandbox, on the host with the most room unless you name one",
-		Args: OneArg("an image, for example debian"),
+	cmd := &cobra.Command{
+		Use:   "create IMAGE",
+		Short: "Create a sandbox, on the host with the most room unless you name one",
+		Args:  OneArg("an image, for example debian"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n.Image = args[0]
 			return a.createTeamSandbox(cmd.Context(), s, n, cmp.Or(key, rand.Text()), !later)
-		}}
+		},
+	}
 	f := cmd.Flags()
 	f.StringVar(&n.Host, "host", "", "the `id` of the host")
 	f.StringVar(&n.Name, "name", "", "the name of the sandbox")
@@ -237,7 +242,7 @@ func (a *App) createTeamSandbox(ctx context.Context, s *teamServer, n newTeamSan
 		made.Operation, err = s.waitForEnd(ctx, made.Operation.ID)
 	}
 	if err == nil {
-		err = made.Operation.fault()
+		err = made.Operation.faultOf()
 	}
 	if err != nil {
 		return err
@@ -253,8 +258,8 @@ func (a *App) createTeamSandbox(ctx context.Context, s *teamServer, n newTeamSan
 			}
 		}
 	}
-	return a.PrintLine(made, "%s is %s on %s\n", terminal.CutLine(made.Sandbox.ID), terminal.CutLine(made.Sandbox.State),
-		terminal.CutLine(made.Sandbox.HostName))
+	return a.PrintLine(made, "%s is %s on %s\n", terminal.CutLine(made.Sandbox.ID),
+		terminal.CutLine(made.Sandbox.State), terminal.CutLine(made.Sandbox.HostName))
 }
 
 func (a *App) teamExec(s *teamServer) *cobra.Command {
@@ -306,17 +311,26 @@ func (a *App) teamSources(s *teamServer) *cobra.Command {
 			}
 			return PrintAnswer(a, l, func(w io.Writer, l teamSourceList) {
 				if len(l.Items) == 0 {
-					fmt.Fprintln(w, "no gateway permits to look at source hosts (fleet: {calls: [source.run]} in its settings.yaml)")
+					fmt.Fprintln(
+						w,
+						"no gateway permits to look at source hosts (fleet: {calls: [source.run]} in its settings.yaml)",
+					)
 				}
 				PrintTable(w, "", l.Items, func(h teamSource) []any {
-					return []any{terminal.TableCell(h.Name), "of " + terminal.TableCell(h.HostName), terminal.TableCell(h.Host),
-						terminal.TableCell(h.System), terminal.TableCell(strings.Join(h.Labels, ","))}
+					return []any{
+						terminal.TableCell(h.Name),
+						"of " + terminal.TableCell(h.HostName),
+						terminal.TableCell(h.Host),
+						terminal.TableCell(h.System),
+						terminal.TableCell(strings.Join(h.Labels, ",")),
+					}
 				})
 			})
 		}}
 	look := func(use, short, route, member string) *cobra.Command {
 		return a.teamCall(use, short, func(ctx context.Context, args []string, wait bool) (teamOperation, error) {
-			return s.startCall(ctx, "POST", "sources/"+route, map[string]string{"host": args[0], "name": args[1], member: args[2]}, wait)
+			return s.startCall(ctx, "POST", "sources/"+route,
+				map[string]string{"host": args[0], "name": args[1], member: args[2]}, wait)
 		})
 	}
 	return GroupVerb("sources", "List and look at the source hosts of the team's gateways", "", list,
@@ -347,9 +361,14 @@ func (a *App) teamOperations(s *teamServer) *cobra.Command {
 					fmt.Fprintln(w, "no operations")
 				}
 				PrintTable(w, "", l.Items, func(o teamOperation) []any {
-					return []any{terminal.TableCell(o.ID), terminal.TableCell(o.State), terminal.TableCell(o.Capability),
-						"on " + terminal.TableCell(o.HostName), "by " + terminal.TableCell(o.Person),
-						o.Created.Local().Format(time.DateTime)}
+					return []any{
+						terminal.TableCell(o.ID),
+						terminal.TableCell(o.State),
+						terminal.TableCell(o.Capability),
+						"on " + terminal.TableCell(o.HostName),
+						"by " + terminal.TableCell(o.Person),
+						o.Created.Local().Format(time.DateTime),
+					}
 				})
 			})
 		}}
@@ -368,8 +387,9 @@ func (a *App) teamOperations(s *teamServer) *cobra.Command {
 				return err
 			}
 			return PrintAnswer(a, o, func(w io.Writer, o teamOperation) {
-				fmt.Fprintf(w, "%s: %s on %s by %s, since %s\n", terminal.CutLine(o.State), terminal.CutLine(o.Capability),
-					terminal.CutLine(o.HostName), terminal.CutLine(o.Person), o.Created.Local().Format(time.DateTime))
+				fmt.Fprintf(w, "%s: %s on %s by %s, since %s\n", terminal.CutLine(o.State),
+					terminal.CutLine(o.Capability), terminal.CutLine(o.HostName), terminal.CutLine(o.Person),
+					o.Created.Local().Format(time.DateTime))
 				if o.Receipt != "" {
 					fmt.Fprintf(w, "receipt %s\n", terminal.CutLine(o.Receipt))
 				}

@@ -62,7 +62,8 @@ func (a *App) teamSpend(s *teamServer) *cobra.Command {
 		Long: "Show what models have cost on all gateways, by their receipts, as an admin of the organisation.", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(spendGroups, by) {
-				return bailey.Invalid.Errorf("use --by "+strings.Join(spendGroups, ", --by "), "%q is not something to sum by", by)
+				return bailey.Invalid.Errorf("use --by "+strings.Join(spendGroups, ", --by "),
+					"%q is not something to sum by", by)
 			}
 			var l teamSpendList
 			if err := s.sendRequest(cmd.Context(), "GET", fmt.Sprintf("spend?days=%d", days), nil, &l); err != nil {
@@ -112,7 +113,7 @@ type teamBudgetList struct {
 	Items []teamBudget `json:"items"`
 }
 
-func (b teamBudget) limits() string {
+func (b teamBudget) limitsText() string {
 	var list []string
 	if b.MicroUSD > 0 {
 		list = append(list, apitype.Dollars(b.MicroUSD))
@@ -139,8 +140,9 @@ func (a *App) teamBudgets(s *teamServer) *cobra.Command {
 					fmt.Fprintln(w, "no budgets: bailey team budgets set --usd 100")
 				}
 				PrintTable(w, "", l.Items, func(b teamBudget) []any {
-					return []any{terminal.TableCell(b.ID), b.limits() + " a " + terminal.TableCell(b.Period),
-						"for " + terminal.TableCell(cmp.Or(b.Agent, "all agents together")), "by " + terminal.TableCell(b.Person)}
+					return []any{terminal.TableCell(b.ID), b.limitsText() + " a " + terminal.TableCell(b.Period),
+						"for " + terminal.TableCell(
+							cmp.Or(b.Agent, "all agents together")), "by " + terminal.TableCell(b.Person)}
 				})
 			})
 		}}
@@ -156,7 +158,8 @@ is spent in that time.`,
 			if err := s.sendRequest(cmd.Context(), "POST", "budgets", b, &made); err != nil {
 				return err
 			}
-			return a.PrintLine(made, "%s: %s a %s\n", terminal.CutLine(made.ID), made.limits(), terminal.CutLine(made.Period))
+			return a.PrintLine(made, "%s: %s a %s\n", terminal.CutLine(made.ID), made.limitsText(),
+				terminal.CutLine(made.Period))
 		}}
 	set.Flags().StringVar(&b.Agent, "agent", "", "only for this `agent`; otherwise for all together")
 	set.Flags().StringVar(&b.Period, "period", "month", "`day or month`, UTC")

@@ -126,7 +126,7 @@ func (h *Hosts) Send(ctx context.Context, organisation, host, kind string, body 
 	if err != nil {
 		return nil, err
 	}
-	h.deliver(ctx, m, host)
+	h.deliverStored(ctx, m, host)
 	select {
 	case r := <-answer:
 		return r.Body, r.Error.Err()
@@ -136,8 +136,9 @@ func (h *Hosts) Send(ctx context.Context, organisation, host, kind string, body 
 	}
 }
 
-// deliver sends a stored command to a host that is connected, without waiting for it. Another host gets it when it connects.
-func (h *Hosts) deliver(ctx context.Context, m *fleet.Command, host string) {
+// deliverStored sends a stored command to a host that is connected, without waiting for it. Another host gets it when
+// it connects.
+func (h *Hosts) deliverStored(ctx context.Context, m *fleet.Command, host string) {
 	h.mu.Lock()
 	l := h.live[host]
 	h.mu.Unlock()
@@ -406,8 +407,8 @@ func refusalOf(err error) error {
 // maxResult is how much of the answer to a command is kept.
 const maxResult = 64 << 10
 
-// storeResult stores the answer to a command, and passes it on to the sender of the command. An answer that is too large
-// is replaced by an error.
+// storeResult stores the answer to a command, and passes it on to the sender of the command. An answer that is too
+// large is replaced by an error.
 func (h *Hosts) storeResult(ctx context.Context, l *liveHost, r fleet.Result) error {
 	size := len(r.Body)
 	if r.Error != nil {

@@ -15,14 +15,15 @@ import (
 	"bailey/internal/store"
 )
 
-// This file makes calls of people on gateways. Each is an operation: it is in the ledger of the server before it is sent,
-// its command runs at most once, and the gateway decides it by its own settings and policy, with the person as the caller.
+// This file makes calls of people on gateways. Each is an operation: it is in the ledger of the server before it is
+// sent, its command runs at most once, and the gateway decides it by its own settings and policy, with the person as
+// the caller.
 
 func (s *Server) operationRoutes() {
 	const one = "/api/v1/organisations/{organisation}"
 	member, admin := Access{Role: store.Member}, Access{Role: store.Admin}
-	addRoute(s, "GET", one+"/operations", "list-operations", "The calls on gateways that people have made here, the newest first",
-		member, s.listOperations)
+	addRoute(s, "GET", one+"/operations", "list-operations",
+		"The calls on gateways that people have made here, the newest first", member, s.listOperations)
 	addRoute(s, "GET", one+"/operations/{id}", "show-operation", "An operation; its input and result are for admins",
 		member, s.showOperation)
 	addRoute(s, "GET", one+"/sources", "list-sources", "The source hosts of the gateways that permit to look at them",
@@ -33,7 +34,8 @@ func (s *Server) operationRoutes() {
 	s.Hosts.OnEvent(fleet.CallBegun, s.beginOperation)
 	s.Hosts.OnEvent(fleet.HostResources, s.storeResources)
 	for _, kind := range []string{fleet.CallBegun, fleet.HostResources} {
-		s.Hosts.AfterEvent(kind, func(_ context.Context, h store.Host, _ fleet.Event) { s.works.announceChange(h.Organisation) })
+		s.Hosts.AfterEvent(kind,
+			func(_ context.Context, h store.Host, _ fleet.Event) { s.works.announceChange(h.Organisation) })
 	}
 }
 
@@ -73,7 +75,7 @@ type Waiting struct {
 	Wait int `query:"wait" minimum:"0" maximum:"43200" doc:"seconds to wait for a gateway that is not connected; 0: it is refused"`
 }
 
-func (w Waiting) limit() time.Duration { return time.Duration(w.Wait) * time.Second }
+func (w Waiting) waitTime() time.Duration { return time.Duration(w.Wait) * time.Second }
 
 // operationItem is an operation in an answer.
 type operationItem struct {
@@ -181,10 +183,12 @@ func (s *Server) answerOperation(ctx context.Context, c *Caller, r onceOnly,
 	return answerWith(newOperationItem(o, c, true)), nil
 }
 
-func (s *Server) startOnce(ctx context.Context, c *Caller, r onceOnly, prepare func() (newCall, error)) (store.Operation,
+func (s *Server) startOnce(ctx context.Context, c *Caller, r onceOnly,
+	prepare func() (newCall, error)) (store.Operation,
 	store.SandboxBox, error) {
 	if strings.Contains(r.key, "\x00") {
-		return store.Operation{}, store.SandboxBox{}, bailey.Invalid.New("the Idempotency-Key has a character that it must not have", "")
+		return store.Operation{}, store.SandboxBox{}, bailey.Invalid.New(
+			"the Idempotency-Key has a character that it must not have", "")
 	}
 	if r.key != "" {
 		o, box, err := s.Store.RepeatedOperation(ctx, r.organisation, c.Account.ID, r.key, r.digest)
@@ -211,9 +215,18 @@ func (s *Server) startOperation(ctx context.Context, c *Caller, r onceOnly, n ne
 	if err != nil {
 		return o, box, err
 	}
-	o = store.Operation{ID: store.OperationPrefix + fleet.NewID(), Host: n.host, Sandbox: n.sandbox, Capability: string(n.capability),
-		Account: c.Account.ID, Person: c.Account.Email, Input: input, Key: r.key, Digest: r.digest,
-		Deadline: s.Now().Add(max(n.wait, atLeastWait) + n.timeout)}
+	o = store.Operation{
+		ID:         store.OperationPrefix + fleet.NewID(),
+		Host:       n.host,
+		Sandbox:    n.sandbox,
+		Capability: string(n.capability),
+		Account:    c.Account.ID,
+		Person:     c.Account.Email,
+		Input:      input,
+		Key:        r.key,
+		Digest:     r.digest,
+		Deadline:   s.Now().Add(max(n.wait, atLeastWait) + n.timeout),
+	}
 	o, box, again, err := s.Store.AddOperation(ctx, r.organisation, o, n.place)
 	if err != nil || again {
 		return o, box, err
@@ -275,23 +288,37 @@ func (s *Server) noteOperation(ctx context.Context, organisation string, o store
 }
 
 // sendOperation writes the entry of the ledger, and then stores and sends the command.
-func (s *Server) sendOperation(ctx context.Context, c *Caller, organisation string, o store.Operation, n newCall) error {
+func (s *Server) sendOperation(ctx context.Context, c *Caller, organisation string, o store.Operation,
+	n newCall) error {
 	if err := s.noteOperation(ctx, organisation, o); err != nil {
-		return bailey.Unavailable.Wrap(err, "the call cannot be recorded, so it was not made", "see the log of bailey-server")
+		return bailey.Unavailable.Wrap(err, "the call cannot be recorded, so it was not made",
+			"see the log of bailey-server")
 	}
-	body, err := json.Marshal(fleet.CallOrder{Operation: o.ID, Capability: n.capability, Input: n.input, Timeout: n.timeout,
-		By: fleet.CallPerson{Account: c.Account.ID, Email: c.Account.Email, Name: c.Account.Name, Role: c.Role.String(),
-			Organisation: organisation}})
+	body, err := json.Marshal(
+		fleet.CallOrder{Operation: o.ID, Capability: n.capability, Input: n.input, Timeout: n.timeout,
+			By: fleet.CallPerson{
+				Account:      c.Account.ID,
+				Email:        c.Account.Email,
+				Name:         c.Account.Name,
+				Role:         c.Role.String(),
+				Organisation: organisation,
+			}},
+	)
 	if err != nil {
 		return err
 	}
-	m := &fleet.Command{ID: strings.TrimPrefix(o.ID, store.OperationPrefix), Kind: fleet.Call, Body: body, Deadline: o.Deadline}
+	m := &fleet.Command{
+		ID:       strings.TrimPrefix(o.ID, store.OperationPrefix),
+		Kind:     fleet.Call,
+		Body:     body,
+		Deadline: o.Deadline,
+	}
 	err = s.Store.AddCommand(ctx, organisation, store.Command{ID: m.ID, Host: o.Host, Kind: m.Kind, Body: string(body),
 		Deadline: m.Deadline})
 	if err != nil {
 		return err
 	}
-	s.Hosts.deliver(context.WithoutCancel(ctx), m, o.Host)
+	s.Hosts.deliverStored(context.WithoutCancel(ctx), m, o.Host)
 	return nil
 }
 
@@ -460,13 +487,13 @@ func (s *Server) readSource(ctx context.Context, c *Caller, in *struct {
 		map[string]any{"host": in.Body.Name, "path": in.Body.Path})
 }
 
-func (s *Server) lookAtSource(ctx context.Context, c *Caller, of InOrganisation, key IdempotencyKey, w Waiting, host string,
-	id bailey.CapabilityID, input map[string]any) (*output[operationItem], error) {
+func (s *Server) lookAtSource(ctx context.Context, c *Caller, of InOrganisation, key IdempotencyKey, w Waiting,
+	host string, id bailey.CapabilityID, input map[string]any) (*output[operationItem], error) {
 	r, err := newOnceOnly(of.Organisation, key, id, host, input)
 	if err != nil {
 		return nil, err
 	}
 	return s.answerOperation(ctx, c, r, func() (newCall, error) {
-		return newCall{host: host, capability: id, input: input, timeout: callTime, wait: w.limit()}, nil
+		return newCall{host: host, capability: id, input: input, timeout: callTime, wait: w.waitTime()}, nil
 	})
 }

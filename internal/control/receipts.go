@@ -91,7 +91,7 @@ func (h *Hosts) storeReceipts(ctx context.Context, l *liveHost, r *fleet.Receipt
 	}
 	h.s.live.announceTopics(l.host.Organisation, topicReceipts)
 	if spent {
-		h.s.spent.mark(l.host.Organisation)
+		h.s.spent.markChanged(l.host.Organisation)
 	}
 	return l.sendFrame(&fleet.Frame{Cosigned: answer})
 }

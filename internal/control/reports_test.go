@@ -36,7 +36,7 @@ func FuzzHostReports(f *testing.F) {
 		var all []machine
 		if readStructured(r, &all) == nil {
 			for _, m := range all {
-				if b := m.describes(store.SandboxBox{}); !slices.Contains(machineStates, b.State) || b.CPUs < 1 || b.MemoryMB < 1 ||
+				if b := m.describeBox(store.SandboxBox{}); !slices.Contains(machineStates, b.State) || b.CPUs < 1 || b.MemoryMB < 1 ||
 					slices.Contains([]byte(b.Name+b.Network), 0) {
 					t.Errorf("%+v", b)
 				}

@@ -15,14 +15,20 @@ import (
 func (s *Server) sandboxRoutes() {
 	const one = "/api/v1/organisations/{organisation}"
 	member, admin := Access{Role: store.Member}, Access{Role: store.Admin}
-	addRoute(s, "GET", one+"/sandboxes", "list-sandboxes", "The sandboxes that were created here", member, s.listSandboxes)
+	addRoute(s, "GET", one+"/sandboxes", "list-sandboxes", "The sandboxes that were created here", member,
+		s.listSandboxes)
 	addRoute(s, "POST", one+"/sandboxes", "create-sandbox",
-		"Create a sandbox, on the host with the most free memory of three that have room for it", admin, s.createSandbox)
-	addRoute(s, "POST", one+"/sandboxes/{id}/exec", "exec-in-sandbox", "Run a command in a sandbox", admin, s.execInSandbox)
-	addRoute(s, "DELETE", one+"/sandboxes/{id}", "destroy-sandbox", "Destroy a sandbox with all its files", admin, s.destroySandbox)
+		"Create a sandbox, on the host with the most free memory of three that have room for it", admin,
+		s.createSandbox)
+	addRoute(s, "POST", one+"/sandboxes/{id}/exec", "exec-in-sandbox", "Run a command in a sandbox", admin,
+		s.execInSandbox)
+	addRoute(s, "DELETE", one+"/sandboxes/{id}", "destroy-sandbox", "Destroy a sandbox with all its files", admin,
+		s.destroySandbox)
 	addRoute(s, "POST", one+"/hosts/{id}/sandboxes", "refresh-sandboxes",
-		"Ask a host for the sandboxes that were created here, and correct the list by its answer", admin, s.refreshSandboxes)
-	addRoute(s, "GET", one+"/resources", "list-resources", "What the hosts have, and permit to call here", member, s.listResources)
+		"Ask a host for the sandboxes that were created here, and correct the list by its answer", admin,
+		s.refreshSandboxes)
+	addRoute(s, "GET", one+"/resources", "list-resources", "What the hosts have, and permit to call here", member,
+		s.listResources)
 }
 
 type sandboxItem struct {
@@ -82,7 +88,8 @@ func (s *Server) createSandbox(ctx context.Context, c *Caller, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return answerWith(createdSandbox{newOperationItem(o, c, true), sandboxItem{box, o.HostName, s.Hosts.Connected(box.Host)}}), nil
+	return answerWith(
+		createdSandbox{newOperationItem(o, c, true), sandboxItem{box, o.HostName, s.Hosts.Connected(box.Host)}}), nil
 }
 
 // newCall returns the call that creates the sandbox.
@@ -118,13 +125,14 @@ func (s *Server) candidateHosts(ctx context.Context, organisation, only string) 
 	case only != "" && !known:
 		return nil, bailey.NotFound.New("there is no such host", "list them: GET /api/v1/organisations/ID/hosts")
 	case len(ids) == 0:
-		return nil, bailey.Unavailable.New("no host is connected that could create the sandbox", "try again when one is")
+		return nil, bailey.Unavailable.New("no host is connected that could create the sandbox",
+			"try again when one is")
 	}
 	return ids, nil
 }
 
-// fitsOn returns what a host has, and whether it permits such a sandbox at all. A host that does not tell its images may
-// have any.
+// fitsOn returns what a host has, and whether it permits such a sandbox at all. A host that does not tell its images
+// may have any.
 func (n NewSandbox) fitsOn(body []byte) (store.Resources, bool) {
 	r := readResources(body)
 	fits := slices.Contains(r.Calls, "sandbox.create") && (len(r.Images) == 0 || slices.Contains(r.Images, n.Image)) &&
@@ -177,7 +185,7 @@ func (s *Server) execInSandbox(ctx context.Context, c *Caller, in *struct {
 	return s.answerOperation(ctx, c, r, func() (newCall, error) {
 		box, err := s.usableSandbox(ctx, in.Organisation, in.ID)
 		n := newCall{host: box.Host, sandbox: box.ID, capability: "sandbox.exec", input: in.Body.inputFor(box.Machine),
-			timeout: callTime, wait: in.Waiting.limit()}
+			timeout: callTime, wait: in.Waiting.waitTime()}
 		if in.Body.Seconds > 0 {
 			n.timeout = time.Duration(in.Body.Seconds) * time.Second
 		}
@@ -194,8 +202,12 @@ func (s *Server) usableSandbox(ctx context.Context, organisation, id string) (st
 	case box.State == store.BoxFailed || box.State == store.BoxGone:
 		return box, bailey.Conflict.Errorf("create another one", "the sandbox is %s", box.State)
 	case box.Machine == "":
-		return box, bailey.Conflict.Errorf("wait for the operation "+box.Operation+"; if its outcome is unknown, ask the host: "+
-			"POST /api/v1/organisations/ID/hosts/HOST/sandboxes", "the sandbox is %s, and its id at the host is not known", box.State)
+		return box, bailey.Conflict.Errorf(
+			"wait for the operation "+box.Operation+"; if its outcome is unknown, ask the host: "+
+				"POST /api/v1/organisations/ID/hosts/HOST/sandboxes",
+			"the sandbox is %s, and its id at the host is not known",
+			box.State,
+		)
 	}
 	return box, nil
 }
@@ -212,7 +224,7 @@ func (s *Server) destroySandbox(ctx context.Context, c *Caller, in *struct {
 	return s.answerOperation(ctx, c, r, func() (newCall, error) {
 		box, err := s.usableSandbox(ctx, in.Organisation, in.ID)
 		return newCall{host: box.Host, sandbox: box.ID, capability: "sandbox.destroy",
-			input: map[string]any{"sandbox": box.Machine}, timeout: callTime, wait: in.Waiting.limit()}, err
+			input: map[string]any{"sandbox": box.Machine}, timeout: callTime, wait: in.Waiting.waitTime()}, err
 	})
 }
 
@@ -245,8 +257,9 @@ type machine struct {
 // machineStates are the states that a host may report.
 var machineStates = []string{"creating", "running", "paused", "stopped", "failed", "ended", "destroying"}
 
-// describes copies what a host says about its sandbox. A host that says nonsense only describes its own sandbox wrongly.
-func (m machine) describes(b store.SandboxBox) store.SandboxBox {
+// describeBox copies what a host says about its sandbox. A host that says nonsense only describes its own sandbox
+// wrongly.
+func (m machine) describeBox(b store.SandboxBox) store.SandboxBox {
 	b.Machine, b.Name, b.Network, b.Expires = m.ID, indexText(m.Name), indexText(m.Network), m.Expires
 	b.CPUs, b.MemoryMB = max(m.CPUs, 1), max(m.MemoryMB, 1)
 	b.State = "running"
@@ -260,7 +273,8 @@ func (m machine) describes(b store.SandboxBox) store.SandboxBox {
 }
 
 // followSandbox changes the sandbox of an operation by its end.
-func (s *Server) followSandbox(ctx context.Context, tx *store.Tx, h store.Host, o store.Operation, r fleet.CallResult) error {
+func (s *Server) followSandbox(ctx context.Context, tx *store.Tx, h store.Host, o store.Operation,
+	r fleet.CallResult) error {
 	switch o.Capability {
 	case "sandbox.create":
 		return s.followCreation(ctx, tx, h, o, r)
@@ -277,7 +291,8 @@ func (s *Server) followSandbox(ctx context.Context, tx *store.Tx, h store.Host, 
 	return nil
 }
 
-func (s *Server) followCreation(ctx context.Context, tx *store.Tx, h store.Host, o store.Operation, r fleet.CallResult) error {
+func (s *Server) followCreation(ctx context.Context, tx *store.Tx, h store.Host, o store.Operation,
+	r fleet.CallResult) error {
 	boxes, err := s.Store.BoxesOf(ctx, tx, h.ID)
 	if err != nil {
 		return err
@@ -291,7 +306,7 @@ func (s *Server) followCreation(ctx context.Context, tx *store.Tx, h store.Host,
 	case o.State == store.OperationFailed:
 		return s.Store.SetBoxState(ctx, tx, h.ID, o.Sandbox, store.BoxFailed)
 	case o.State == store.OperationDone && readStructured(r, &m) == nil && machineForm.MatchString(m.ID):
-		return s.Store.SeeBox(ctx, tx, h.ID, m.describes(boxes[i]))
+		return s.Store.SeeBox(ctx, tx, h.ID, m.describeBox(boxes[i]))
 	}
 	return s.Store.SetBoxState(ctx, tx, h.ID, o.Sandbox, store.BoxUnknown)
 }
@@ -305,8 +320,8 @@ func readStructured(r fleet.CallResult, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// compareSandboxes corrects the list by that of a host. A sandbox that the host does not list is gone. One whose creation
-// had an unknown outcome is found again by its name and image, if it has a name.
+// compareSandboxes corrects the list by that of a host. A sandbox that the host does not list is gone. One whose
+// creation had an unknown outcome is found again by its name and image, if it has a name.
 func (s *Server) compareSandboxes(ctx context.Context, tx *store.Tx, h store.Host, all []machine) error {
 	boxes, err := s.Store.BoxesOf(ctx, tx, h.ID)
 	if err != nil {
@@ -314,12 +329,13 @@ func (s *Server) compareSandboxes(ctx context.Context, tx *store.Tx, h store.Hos
 	}
 	for _, b := range boxes {
 		i := slices.IndexFunc(all, func(m machine) bool {
-			return machineForm.MatchString(m.ID) && (m.ID == b.Machine || b.Machine == "" && b.State == store.BoxUnknown &&
-				b.Name != "" && m.Name == b.Name && m.Image == b.Image)
+			return machineForm.MatchString(m.ID) &&
+				(m.ID == b.Machine || b.Machine == "" && b.State == store.BoxUnknown &&
+					b.Name != "" && m.Name == b.Name && m.Image == b.Image)
 		})
 		switch {
 		case i >= 0:
-			err = s.Store.SeeBox(ctx, tx, h.ID, all[i].describes(b))
+			err = s.Store.SeeBox(ctx, tx, h.ID, all[i].describeBox(b))
 		case b.Machine != "" || b.State == store.BoxUnknown:
 			err = s.Store.SetBoxState(ctx, tx, h.ID, b.ID, store.BoxGone)
 		}
@@ -339,7 +355,8 @@ type resourceItem struct {
 	fleet.ResourceReport
 }
 
-func (s *Server) listResources(ctx context.Context, _ *Caller, in *InOrganisation) (*output[list[resourceItem]], error) {
+func (s *Server) listResources(ctx context.Context, _ *Caller,
+	in *InOrganisation) (*output[list[resourceItem]], error) {
 	names, err := s.hostNames(ctx, in.Organisation)
 	if err != nil {
 		return nil, err
@@ -347,7 +364,8 @@ func (s *Server) listResources(ctx context.Context, _ *Caller, in *InOrganisatio
 	all, err := s.Store.ResourcesOf(ctx, in.Organisation)
 	out := answerWith(list[resourceItem]{Items: []resourceItem{}})
 	for _, r := range all {
-		out.Body.Items = append(out.Body.Items, resourceItem{r.Host, names[r.Host], s.Hosts.Connected(r.Host), r.Changed, readResources(r.Body)})
+		out.Body.Items = append(out.Body.Items,
+			resourceItem{r.Host, names[r.Host], s.Hosts.Connected(r.Host), r.Changed, readResources(r.Body)})
 	}
 	return out, err
 }

@@ -12,17 +12,19 @@ import (
 	"bailey/internal/store"
 )
 
-// This file sums what requests to models cost on all gateways, and distributes budgets. The receipts of the gateways, which
-// they sign, are the report: there is no other one that could differ from them. A gateway applies a budget in addition to
-// those of its own policy, so a budget can only refuse.
+// This file sums what requests to models cost on all gateways, and distributes budgets. The receipts of the gateways,
+// which they sign, are the report: there is no other one that could differ from them. A gateway applies a budget in
+// addition to those of its own policy, so a budget can only refuse.
 
 func (s *Server) spendRoutes() {
 	const one = "/api/v1/organisations/{organisation}"
 	member, admin := Access{Role: store.Member}, Access{Role: store.Admin}
-	addRoute(s, "GET", one+"/spend", "list-spend", "What requests to models have cost, by day, agent and person", admin, s.listSpend)
-	addRoute(s, "GET", one+"/budgets", "list-budgets", "What models may cost on all gateways together", member, s.listBudgets)
-	addRoute(s, "POST", one+"/budgets", "add-budget", "Set a budget: gateways apply it in addition to those of their policy",
-		admin, s.addBudget)
+	addRoute(s, "GET", one+"/spend", "list-spend", "What requests to models have cost, by day, agent and person", admin,
+		s.listSpend)
+	addRoute(s, "GET", one+"/budgets", "list-budgets", "What models may cost on all gateways together", member,
+		s.listBudgets)
+	addRoute(s, "POST", one+"/budgets", "add-budget",
+		"Set a budget: gateways apply it in addition to those of their policy", admin, s.addBudget)
 	addRoute(s, "DELETE", one+"/budgets/{id}", "end-budget", "End a budget", admin, s.endBudget)
 }
 
@@ -32,7 +34,7 @@ type changedSet struct {
 	set map[string]bool
 }
 
-func (c *changedSet) mark(organisation string) {
+func (c *changedSet) markChanged(organisation string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.set == nil {
@@ -41,8 +43,8 @@ func (c *changedSet) mark(organisation string) {
 	c.set[organisation] = true
 }
 
-// drain returns the organisations, and forgets them.
-func (c *changedSet) drain() map[string]bool {
+// drainAll returns the organisations, and forgets them.
+func (c *changedSet) drainAll() map[string]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := c.set
@@ -52,18 +54,19 @@ func (c *changedSet) drain() map[string]bool {
 
 // tellSpent tells the gateways of organisations what others have spent.
 func (s *Server) tellSpent(ctx context.Context) {
-	for organisation := range s.spent.drain() {
+	for organisation := range s.spent.drainAll() {
 		if err := s.toAll(ctx, organisation, s.sendBudgets); err != nil && ctx.Err() == nil {
 			s.Log.Error("gateways were not told what others have spent", "organisation", organisation, "error", err)
-			s.spent.mark(organisation)
+			s.spent.markChanged(organisation)
 		}
 	}
 }
 
-// sendBudgets tells a gateway the budgets that are in force, with what others have spent. If that fails, it is told when it
-// connects again.
+// sendBudgets tells a gateway the budgets that are in force, with what others have spent. If that fails, it is told
+// when it connects again.
 func (s *Server) sendBudgets(ctx context.Context, h store.Host) {
-	// The number precedes what is read, so that an order with a higher one was not read before a change that a lower one has.
+	// The number precedes what is read, so that an order with a higher one was not read before a change that a lower
+	// one has.
 	revision := s.nextRevision()
 	all, err := s.Store.Budgets(ctx, h.Organisation)
 	if err == nil && len(all) == 0 {
@@ -78,8 +81,11 @@ func (s *Server) sendBudgets(ctx context.Context, h store.Host) {
 	o := fleet.TeamBudgets{Revision: revision, Budgets: []fleet.TeamBudget{}}
 	for _, b := range all {
 		if since, ok := fleet.PeriodStart(b.Period, now); ok && b.Ended.IsZero() {
-			o.Budgets = append(o.Budgets, fleet.TeamBudget{ID: b.ID, Agent: b.Agent, Period: b.Period, InputTokens: b.InputTokens,
-				OutputTokens: b.OutputTokens, MicroUSD: b.MicroUSD, Since: since, Elsewhere: sumSpent(spent, b.Agent, h.ID, since)})
+			o.Budgets = append(
+				o.Budgets,
+				fleet.TeamBudget{ID: b.ID, Agent: b.Agent, Period: b.Period, InputTokens: b.InputTokens,
+					OutputTokens: b.OutputTokens, MicroUSD: b.MicroUSD, Since: since, Elsewhere: sumSpent(spent, b.Agent, h.ID, since)},
+			)
 		}
 	}
 	if err == nil {
@@ -154,13 +160,18 @@ type NewBudget struct {
 	MicroUSD     int64  `json:"microUsd,omitempty" minimum:"1" maximum:"1000000000000" doc:"in millionths of a US dollar"`
 }
 
-func (s *Server) addBudget(ctx context.Context, c *Caller, in *inOrganisationWith[NewBudget]) (*output[store.Budget], error) {
+func (s *Server) addBudget(ctx context.Context, c *Caller,
+	in *inOrganisationWith[NewBudget]) (*output[store.Budget], error) {
 	n := in.Body
 	if cmp.Or(n.InputTokens, n.OutputTokens, n.MicroUSD) == 0 || strings.ContainsRune(n.Agent, 0) {
 		return nil, bailey.Invalid.New("the budget has no limit", "set microUsd, inputTokens or outputTokens")
 	}
-	b, err := s.Store.AddBudget(ctx, in.Organisation, store.Budget{Agent: n.Agent, Period: n.Period, InputTokens: n.InputTokens,
-		OutputTokens: n.OutputTokens, MicroUSD: n.MicroUSD, Person: c.Account.Email})
+	b, err := s.Store.AddBudget(
+		ctx,
+		in.Organisation,
+		store.Budget{Agent: n.Agent, Period: n.Period, InputTokens: n.InputTokens,
+			OutputTokens: n.OutputTokens, MicroUSD: n.MicroUSD, Person: c.Account.Email},
+	)
 	if err == nil {
 		err = s.toAll(ctx, in.Organisation, s.sendBudgets)
 	}

@@ -93,8 +93,8 @@ type BundleResult struct {
 	Hint    string   `json:"hint,omitempty"`
 }
 
-// CallOrder is the body of a [Call]: a person of the control plane makes a call on a gateway, which passes the gate there.
-// The gateway has only the word of the control plane for the person.
+// CallOrder is the body of a [Call]: a person of the control plane makes a call on a gateway, which passes the gate
+// there. The gateway has only the word of the control plane for the person.
 type CallOrder struct {
 	Operation  string              `json:"operation"` // the id at the control plane
 	Capability bailey.CapabilityID `json:"capability"`
@@ -154,8 +154,8 @@ type SourceReport struct {
 	Prepared bool     `json:"prepared"`
 }
 
-// TeamBudgets is the body of a [Budget]: what requests to models may cost in the organisation, in addition to the budgets
-// of the gateway's policy. A gateway ignores those that are older than those it has.
+// TeamBudgets is the body of a [Budget]: what requests to models may cost in the organisation, in addition to the
+// budgets of the gateway's policy. A gateway ignores those that are older than those it has.
 type TeamBudgets struct {
 	Revision uint64       `json:"revision"`
 	Budgets  []TeamBudget `json:"budgets"`

@@ -22,7 +22,8 @@ import (
 )
 
 // This file has the calls that people make through the control plane, and the report of what is there for them. A call
-// passes the gate of this gateway as every other call does: the settings must name its capability, and the policy decides.
+// passes the gate of this gateway as every other call does: the settings must name its capability, and the policy
+// decides.
 //
 // bailey-host has no gate, no policy and no ledger. So it never talks to the control plane: a machine of sandboxes is
 // enrolled as a gateway is (bailey enroll --kind host), and its gateway, which owns the bailey-host, makes the calls.
@@ -55,9 +56,12 @@ func (s *Server) readFleetCall(o fleet.CallOrder) (c bailey.Call, err error) {
 		len(o.By.Account) > maxCaller || len(o.By.Role) > maxCaller || o.Timeout < 0:
 		return c, bailey.Invalid.New("the call does not name an account with its address", "")
 	case !s.settings.Applied().Fleet.Permits(o.Capability):
-		return c, bailey.Denied.Errorf("its operator lists it: fleet: {calls: ["+printableWords(string(o.Capability), 100)+
-			"]} in settings.yaml, then bailey init --apply",
-			"the settings of the gateway do not permit that the control plane calls %.100q", o.Capability)
+		return c, bailey.Denied.Errorf(
+			"its operator lists it: fleet: {calls: ["+printableWords(string(o.Capability), 100)+
+				"]} in settings.yaml, then bailey init --apply",
+			"the settings of the gateway do not permit that the control plane calls %.100q",
+			o.Capability,
+		)
 	}
 	if o.Input == nil {
 		o.Input = map[string]any{}
@@ -120,8 +124,8 @@ func clipJSON(text string, most int) (clipped string, cut bool) {
 	}
 }
 
-// localPerson is the person for whom the sandboxes of the control plane count on this machine, so that its operator sees
-// and ends them.
+// localPerson is the person for whom the sandboxes of the control plane count on this machine, so that its operator
+// sees and ends them.
 func localPerson() string {
 	if u, err := user.Current(); err == nil {
 		return u.Username
@@ -129,8 +133,8 @@ func localPerson() string {
 	return "uid:" + strconv.Itoa(os.Geteuid())
 }
 
-// ownerOfFleet returns the owner of the sandboxes that people make through the control plane: the organisation, as an agent
-// of the local person. An admin can so end what another one has made.
+// ownerOfFleet returns the owner of the sandboxes that people make through the control plane: the organisation, as an
+// agent of the local person. An admin can so end what another one has made.
 func ownerOfFleet(p bailey.Principal) (hostapi.Owner, bool) {
 	if p.Agent != apitype.ControlPlaneAgent || p.Organisation == "" {
 		return hostapi.Owner{}, false
@@ -165,8 +169,8 @@ type resourceReports struct {
 	host *hostapi.Status // of the host of sandboxes when it ran last
 }
 
-// forget has the next report sent, whether it has changed or not.
-func (r *resourceReports) forget() {
+// forgetLast has the next report sent, whether it has changed or not.
+func (r *resourceReports) forgetLast() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last = nil
@@ -223,13 +227,15 @@ func (s *Server) describeResources(ctx context.Context) fleet.ResourceReport {
 	if permitted.Permits("sandbox.create") && hostapi.Installed() {
 		s.describeHost(ctx, &r)
 	}
-	if slices.ContainsFunc(permitted.Calls, func(id bailey.CapabilityID) bool { return strings.HasPrefix(string(id), "source.") }) {
+	if slices.ContainsFunc(permitted.Calls,
+		func(id bailey.CapabilityID) bool { return strings.HasPrefix(string(id), "source.") }) {
 		hosts, err := (&source.Registry{Dir: string(s.home)}).List()
 		if err != nil {
 			s.Log.Warn("the control plane is not told of the source hosts", "err", err)
 		}
 		for _, h := range hosts[:min(len(hosts), maxReported)] {
-			r.Sources = append(r.Sources, fleet.SourceReport{Name: h.Name, Labels: h.Labels, System: h.System, Prepared: h.Prepared()})
+			r.Sources = append(r.Sources,
+				fleet.SourceReport{Name: h.Name, Labels: h.Labels, System: h.System, Prepared: h.Prepared()})
 		}
 	}
 	return r

@@ -19,7 +19,7 @@ import (
 // openFleet prepares the connection to a control plane. Without an enrolment nothing connects.
 func (s *Server) openFleet() {
 	s.fleet = &enrol.Keeper{Dir: enrol.DirOf(string(s.home)), Register: s.describeGateway, Log: s.Log,
-		Handlers: s.fleetHandlers(), Opened: func() { s.reportQuestions(); s.resources.forget(); s.askResources() },
+		Handlers: s.fleetHandlers(), Opened: func() { s.reportQuestions(); s.resources.forgetLast(); s.askResources() },
 		Receipts: func() fleet.Receiptsource { return &lineSource{ledger: s.ledger, notary: s.notary} },
 		Begun: func(ctx context.Context, e enrol.Enrolment) error {
 			s.enrolled.Store(&e)

@@ -21,8 +21,9 @@ import (
 // modelRequest is the capability whose calls spend tokens and money.
 const modelRequest bailey.CapabilityID = "model.request"
 
-// teamBudgets applies the budgets of the control plane, in front of those of the policy: it can only refuse. They are in a
-// file, so that they hold after a restart without the control plane, until the gateway is no longer enrolled there.
+// teamBudgets applies the budgets of the control plane, in front of those of the policy: it can only refuse. They are
+// in a file, so that they hold after a restart without the control plane, until the gateway is no longer enrolled
+// there.
 type teamBudgets struct {
 	gate.Budgets
 	home localapi.Home
@@ -63,14 +64,15 @@ func openTeamBudgets(home localapi.Home, inner gate.Budgets) (*teamBudgets, erro
 		err = json.Unmarshal(text, &t.kept)
 	}
 	if err != nil {
-		return nil, bailey.Unavailable.Wrap(err, "cannot read the budgets of the control plane in "+home.Path(budgetsFile),
+		return nil, bailey.Unavailable.Wrap(err,
+			"cannot read the budgets of the control plane in "+home.Path(budgetsFile),
 			"correct its permissions, or remove it: the control plane sends them again")
 	}
 	return t, nil
 }
 
-// follow replaces the budgets, unless those in force are as new.
-func (t *teamBudgets) follow(host string, o fleet.TeamBudgets) error {
+// followBudgets replaces the budgets, unless those in force are as new.
+func (t *teamBudgets) followBudgets(host string, o fleet.TeamBudgets) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.kept.Host == host && o.Revision <= t.kept.Revision {
@@ -150,7 +152,8 @@ func dayOf(at time.Time) int64 {
 func (t *teamBudgets) addSpent(key dayAgent, u gate.Use) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.spent[key] = addSums(t.spent[key], fleet.SpentSum{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, MicroUSD: u.MicroUSD})
+	t.spent[key] = addSums(t.spent[key],
+		fleet.SpentSum{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, MicroUSD: u.MicroUSD})
 }
 
 func addSums(a, b fleet.SpentSum) fleet.SpentSum {
@@ -194,8 +197,10 @@ func (t *teamBudgets) checkBudget(b fleet.TeamBudget) error {
 	if b.Period == fleet.MonthPeriod {
 		end = since.AddDate(0, 1, 0)
 	}
-	err := bailey.Denied.Errorf("it is full again at "+end.Format(time.RFC3339)+"; an admin of the organisation can change it",
-		"the team's budget %.40s for a %s is used up on all its gateways together: %s", printableWords(b.ID, 40), b.Period, bound)
+	err := bailey.Denied.Errorf(
+		"it is full again at "+end.Format(time.RFC3339)+"; an admin of the organisation can change it",
+		"the team's budget %.40s for a %s is used up on all its gateways together: %s", printableWords(b.ID, 40),
+		b.Period, bound)
 	return &bailey.SpentError{Cause: err, Until: end}
 }
 
@@ -212,7 +217,8 @@ func (t *teamBudgets) recallSpent(since time.Time) error {
 	defer cancel()
 	past, err := t.past(ctx, month)
 	if err != nil {
-		return bailey.Unavailable.Wrap(err, "what was spent before is not known, so the team's budget cannot be applied",
+		return bailey.Unavailable.Wrap(err,
+			"what was spent before is not known, so the team's budget cannot be applied",
 			"run bailey audit verify, then call again")
 	}
 	t.mu.Lock()
@@ -241,7 +247,8 @@ func (s *Server) pastSpend(ctx context.Context, since time.Time) (map[dayAgent]f
 			}
 			input, output := r.Outcome.Model.Tokens()
 			key := dayAgent{dayOf(r.Intent.StartedAt), r.Intent.Agent}
-			sums[key] = addSums(sums[key], fleet.SpentSum{InputTokens: input, OutputTokens: output, MicroUSD: r.Outcome.Model.Price()})
+			sums[key] = addSums(sums[key],
+				fleet.SpentSum{InputTokens: input, OutputTokens: output, MicroUSD: r.Outcome.Model.Price()})
 		}
 		if !page.More {
 			return sums, nil
@@ -265,8 +272,9 @@ func (s *Server) takeBudgets(_ context.Context, o fleet.TeamBudgets) (none local
 		_, ok := fleet.PeriodStart(b.Period, time.Now())
 		if !ok || len(b.ID) > 40 || len(b.Agent) > maxOrderAgent || min(b.InputTokens, b.OutputTokens, b.MicroUSD,
 			b.Elsewhere.InputTokens, b.Elsewhere.OutputTokens, b.Elsewhere.MicroUSD) < 0 {
-			return none, bailey.Invalid.New("a budget of the control plane is malformed", "use versions that understand each other")
+			return none, bailey.Invalid.New("a budget of the control plane is malformed",
+				"use versions that understand each other")
 		}
 	}
-	return none, s.teamBudgets.follow(e.Host, o)
+	return none, s.teamBudgets.followBudgets(e.Host, o)
 }

@@ -63,7 +63,7 @@ func TestTeamBudget(t *testing.T) {
 		return fleet.TeamBudgets{Revision: revision, Budgets: []fleet.TeamBudget{{ID: "b-1", Agent: "coder", Period: fleet.MonthPeriod,
 			MicroUSD: limit, Since: month, Elsewhere: fleet.SpentSum{MicroUSD: 300}}}}
 	}
-	if err := b.follow("h-1", order(2, 1000)); err != nil {
+	if err := b.followBudgets("h-1", order(2, 1000)); err != nil {
 		t.Fatal(err)
 	}
 	if err := spend("coder", 1); err != nil {
@@ -85,12 +85,12 @@ func TestTeamBudget(t *testing.T) {
 	if _, err := b.Take(bailey.Request{Capability: "git.status", Principal: bailey.Principal{Agent: "coder"}}); err != nil {
 		t.Error("another capability:", err)
 	}
-	if err := b.follow("h-1", order(1, 1_000_000)); err != nil {
+	if err := b.followBudgets("h-1", order(1, 1_000_000)); err != nil {
 		t.Fatal(err)
 	}
 	refused("after older budgets", spend("coder", 1))
 	b = open() // which has spent nothing, so 400 of 350 are spent
-	if err := b.follow("h-1", order(3, 350)); err != nil {
+	if err := b.followBudgets("h-1", order(3, 350)); err != nil {
 		t.Fatal(err)
 	}
 	b = open()

@@ -140,9 +140,9 @@ func scanBox(scan func(...any) error) (b SandboxBox, err error) {
 // bestOf is how many hosts that can hold a sandbox are compared.
 const bestOf = 3
 
-// AddOperation stores an operation, which is not sent before its command is stored. With a placement, it also chooses the
-// host, and stores the sandbox, which reserves its share. If the account has used the key of the request before, again is
-// true, and made is the operation of then; the error is Conflict if that was for another request.
+// AddOperation stores an operation, which is not sent before its command is stored. With a placement, it also chooses
+// the host, and stores the sandbox, which reserves its share. If the account has used the key of the request before,
+// again is true, and made is the operation of then; the error is Conflict if that was for another request.
 func (s *Store) AddOperation(ctx context.Context, organisation string, o Operation, p *Placement) (made Operation,
 	box SandboxBox, again bool, err error) {
 	err = s.inTransaction(ctx, func(tx *sql.Tx) (err error) {
@@ -164,7 +164,8 @@ func (s *Store) AddOperation(ctx context.Context, organisation string, o Operati
 
 // RepeatedOperation returns the operation, and its sandbox, of a request with this key. If there is none, the error is
 // NotFound. If that was another request, it is Conflict.
-func (s *Store) RepeatedOperation(ctx context.Context, organisation, account, key, digest string) (o Operation, box SandboxBox,
+func (s *Store) RepeatedOperation(ctx context.Context,
+	organisation, account, key, digest string) (o Operation, box SandboxBox,
 	err error) {
 	o, err = oneRow(ctx, s, s.db, "operation", s.scanOperation, "SELECT "+operationColumns+
 		" FROM operations WHERE organisation = ? AND account = ? AND request_key = ?", organisation, account, key)
@@ -172,7 +173,8 @@ func (s *Store) RepeatedOperation(ctx context.Context, organisation, account, ke
 		return o, box, err
 	}
 	if o.Digest != digest {
-		return o, box, bailey.Conflict.New("the Idempotency-Key was used for another request", "use a new key for each request")
+		return o, box, bailey.Conflict.New("the Idempotency-Key was used for another request",
+			"use a new key for each request")
 	}
 	if o.Sandbox != "" {
 		box, err = s.SandboxByID(ctx, organisation, o.Sandbox)
@@ -197,9 +199,10 @@ func (s *Store) insertOperation(ctx context.Context, tx *sql.Tx, organisation st
 	return err
 }
 
-// placeBox compares up to three hosts, chosen at random, that can hold the sandbox, and takes the one with the most free
-// memory. All in one transaction, so that two requests do not reserve the same share.
-func (s *Store) placeBox(ctx context.Context, tx *sql.Tx, organisation string, o Operation, p Placement) (SandboxBox, error) {
+// placeBox compares up to three hosts, chosen at random, that can hold the sandbox, and takes the one with the most
+// free memory. All in one transaction, so that two requests do not reserve the same share.
+func (s *Store) placeBox(ctx context.Context, tx *sql.Tx, organisation string, o Operation,
+	p Placement) (SandboxBox, error) {
 	box := p.Box
 	if err := s.settleOperations(ctx, tx); err != nil {
 		return box, err
@@ -223,9 +226,12 @@ func (s *Store) placeBox(ctx context.Context, tx *sql.Tx, organisation string, o
 		}
 	}
 	if compared == 0 {
-		return box, bailey.Unavailable.Errorf("ask for less, destroy a sandbox, or see that a host is connected and permits "+
-			"sandbox.create in its settings",
-			"none of %d connected hosts has room for such a sandbox", len(hosts))
+		return box, bailey.Unavailable.Errorf(
+			"ask for less, destroy a sandbox, or see that a host is connected and permits "+
+				"sandbox.create in its settings",
+			"none of %d connected hosts has room for such a sandbox",
+			len(hosts),
+		)
 	}
 	box.ID, box.State, box.Created, box.Operation = newID("x-"), BoxCreating, s.now(), o.ID
 	_, err := s.execChange(ctx, tx, "INSERT INTO sandboxes (organisation, "+boxColumns+
@@ -235,7 +241,8 @@ func (s *Store) placeBox(ctx context.Context, tx *sql.Tx, organisation string, o
 	return box, err
 }
 
-// freeOf returns the memory that a host has left for the sandboxes of the server, in MiB, and whether it can hold one more.
+// freeOf returns the memory that a host has left for the sandboxes of the server, in MiB, and whether it can hold one
+// more.
 func (s *Store) freeOf(ctx context.Context, tx *sql.Tx, organisation, host string, p Placement) (int64, bool, error) {
 	bodies, err := queryRows(ctx, s, tx, scanText, "SELECT r.body FROM host_resources r JOIN hosts h ON h.id = r.host "+
 		"WHERE r.host = ? AND h.organisation = ?", host, organisation)
@@ -260,9 +267,17 @@ func (s *Store) freeOf(ctx context.Context, tx *sql.Tx, organisation, host strin
 // error is NotFound, and it must not be sent.
 func (s *Store) SendOperation(ctx context.Context, id string) error {
 	now := toMicros(s.now())
-	return s.changeOne(ctx, s.db, "operation that waits", "UPDATE operations SET state = CASE WHEN state = 'queued' THEN 'sent' "+
-		"ELSE state END, sent = CASE WHEN sent = 0 THEN ? ELSE sent END WHERE id = ? AND "+
-		"(state IN ('sent', 'running') OR state = 'queued' AND deadline > ?)", now, id, now)
+	return s.changeOne(
+		ctx,
+		s.db,
+		"operation that waits",
+		"UPDATE operations SET state = CASE WHEN state = 'queued' THEN 'sent' "+
+			"ELSE state END, sent = CASE WHEN sent = 0 THEN ? ELSE sent END WHERE id = ? AND "+
+			"(state IN ('sent', 'running') OR state = 'queued' AND deadline > ?)",
+		now,
+		id,
+		now,
+	)
 }
 
 // BeginOperation records that a host has begun an operation.
@@ -276,13 +291,24 @@ func (s *Store) BeginOperation(ctx context.Context, tx *Tx, host, id string) err
 // FinishOperation records the end of an operation of a host. The first end stays, unless it is unknown. The error is
 // NotFound if it has ended before, or the host has no such operation.
 func (s *Store) FinishOperation(ctx context.Context, tx *Tx, host string, o Operation) error {
-	return s.changeOne(ctx, tx.tx, "open operation", "UPDATE operations SET state = ?, ended = ?, receipt = ?, result = ?, "+
-		"fault = ? WHERE id = ? AND host = ? AND state NOT IN ('done', 'failed')", o.State, toMicros(s.now()), o.Receipt,
-		string(o.Result), o.Fault, o.ID, host)
+	return s.changeOne(
+		ctx,
+		tx.tx,
+		"open operation",
+		"UPDATE operations SET state = ?, ended = ?, receipt = ?, result = ?, "+
+			"fault = ? WHERE id = ? AND host = ? AND state NOT IN ('done', 'failed')",
+		o.State,
+		toMicros(s.now()),
+		o.Receipt,
+		string(o.Result),
+		o.Fault,
+		o.ID,
+		host,
+	)
 }
 
-// SettleOperations ends operations whose deadline has passed: they were not made if they were not sent, and their outcome
-// is unknown otherwise.
+// SettleOperations ends operations whose deadline has passed: they were not made if they were not sent, and their
+// outcome is unknown otherwise.
 func (s *Store) SettleOperations(ctx context.Context) error {
 	return s.inTransaction(ctx, func(tx *sql.Tx) error { return s.settleOperations(ctx, tx) })
 }
@@ -343,7 +369,8 @@ func (s *Store) ForgetOperations(ctx context.Context, before time.Time) error {
 	return s.inTransaction(ctx, func(tx *sql.Tx) error {
 		_, err := s.execChange(ctx, tx, "DELETE FROM operations WHERE ended > 0 AND ended < ?", toMicros(before))
 		if err == nil {
-			_, err = s.execChange(ctx, tx, "DELETE FROM sandboxes WHERE state IN ('failed', 'gone') AND created < ?", toMicros(before))
+			_, err = s.execChange(ctx, tx, "DELETE FROM sandboxes WHERE state IN ('failed', 'gone') AND created < ?",
+				toMicros(before))
 		}
 		return err
 	})
@@ -366,9 +393,22 @@ func (s *Store) SandboxByID(ctx context.Context, organisation, id string) (Sandb
 
 // SeeBox records what a host says about a sandbox of its own.
 func (s *Store) SeeBox(ctx context.Context, tx *Tx, host string, b SandboxBox) error {
-	_, err := s.execChange(ctx, tx.tx, "UPDATE sandboxes SET machine = ?, name = ?, network = ?, cpus = ?, memory_mb = ?, "+
-		"state = ?, expires = ?, seen = ? WHERE id = ? AND host = ?", b.Machine, b.Name, b.Network, b.CPUs, b.MemoryMB, b.State,
-		toMicros(b.Expires), toMicros(s.now()), b.ID, host)
+	_, err := s.execChange(
+		ctx,
+		tx.tx,
+		"UPDATE sandboxes SET machine = ?, name = ?, network = ?, cpus = ?, memory_mb = ?, "+
+			"state = ?, expires = ?, seen = ? WHERE id = ? AND host = ?",
+		b.Machine,
+		b.Name,
+		b.Network,
+		b.CPUs,
+		b.MemoryMB,
+		b.State,
+		toMicros(b.Expires),
+		toMicros(s.now()),
+		b.ID,
+		host,
+	)
 	return err
 }
 

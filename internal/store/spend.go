@@ -25,8 +25,8 @@ const maxSpent = 1e12
 
 func boundSpent(n int64) int64 { return min(max(n, 0), maxSpent) }
 
-// AddSpend adds the cost of a receipt of a host whose outcome is about to be stored. The agent, the person and the day are
-// those of its intent. If it has an outcome, or no intent, nothing is added.
+// AddSpend adds the cost of a receipt of a host whose outcome is about to be stored. The agent, the person and the day
+// are those of its intent. If it has an outcome, or no intent, nothing is added.
 func (s *Store) AddSpend(ctx context.Context, tx *Tx, organisation, host, receipt string, p Spending) error {
 	type intent struct {
 		agent, person string
@@ -40,12 +40,22 @@ func (s *Store) AddSpend(ctx context.Context, tx *Tx, organisation, host, receip
 		return err
 	}
 	day := DayOf(fromMicros(found[0].started))
-	_, err = s.execChange(ctx, tx.tx, "INSERT INTO spend (organisation, host, day, agent, person, calls, input_tokens, "+
-		"output_tokens, micro_usd) VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?) ON CONFLICT (host, day, agent, person) DO UPDATE SET "+
-		"calls = spend.calls + 1, input_tokens = spend.input_tokens + excluded.input_tokens, "+
-		"output_tokens = spend.output_tokens + excluded.output_tokens, micro_usd = spend.micro_usd + excluded.micro_usd",
-		organisation, host, toMicros(day), found[0].agent, found[0].person, boundSpent(p.InputTokens), boundSpent(p.OutputTokens),
-		boundSpent(p.MicroUSD))
+	_, err = s.execChange(
+		ctx,
+		tx.tx,
+		"INSERT INTO spend (organisation, host, day, agent, person, calls, input_tokens, "+
+			"output_tokens, micro_usd) VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?) ON CONFLICT (host, day, agent, person) DO UPDATE SET "+
+			"calls = spend.calls + 1, input_tokens = spend.input_tokens + excluded.input_tokens, "+
+			"output_tokens = spend.output_tokens + excluded.output_tokens, micro_usd = spend.micro_usd + excluded.micro_usd",
+		organisation,
+		host,
+		toMicros(day),
+		found[0].agent,
+		found[0].person,
+		boundSpent(p.InputTokens),
+		boundSpent(p.OutputTokens),
+		boundSpent(p.MicroUSD),
+	)
 	return err
 }
 
@@ -63,8 +73,17 @@ func scanSpending(scan func(...any) error) (p Spending, err error) {
 
 // Spend lists what an organisation has spent on the days from since until before another one, the newest first.
 func (s *Store) Spend(ctx context.Context, organisation string, since, until time.Time) ([]Spending, error) {
-	return queryRows(ctx, s, s.db, scanSpending, "SELECT "+spendColumns+" FROM spend WHERE organisation = ? AND day >= ? AND "+
-		"day < ? ORDER BY day DESC, micro_usd DESC, host, agent, person LIMIT 20000", organisation, toMicros(since), toMicros(until))
+	return queryRows(
+		ctx,
+		s,
+		s.db,
+		scanSpending,
+		"SELECT "+spendColumns+" FROM spend WHERE organisation = ? AND day >= ? AND "+
+			"day < ? ORDER BY day DESC, micro_usd DESC, host, agent, person LIMIT 20000",
+		organisation,
+		toMicros(since),
+		toMicros(until),
+	)
 }
 
 // A Budget bounds what requests to models cost in a period, on all gateways of an organisation together.
@@ -85,7 +104,8 @@ const budgetColumns = "id, agent, period, input_tokens, output_tokens, micro_usd
 
 func scanBudget(scan func(...any) error) (b Budget, err error) {
 	var created, ended int64
-	err = scan(&b.ID, &b.Agent, &b.Period, &b.InputTokens, &b.OutputTokens, &b.MicroUSD, &b.Person, &created, &ended, &b.EndedBy)
+	err = scan(&b.ID, &b.Agent, &b.Period, &b.InputTokens, &b.OutputTokens, &b.MicroUSD, &b.Person, &created, &ended,
+		&b.EndedBy)
 	b.Created, b.Ended = fromMicros(created), fromMicros(ended)
 	return b, err
 }
@@ -93,7 +113,8 @@ func scanBudget(scan func(...any) error) (b Budget, err error) {
 // Budgets lists the budgets of an organisation, also those that have ended, the newest first.
 func (s *Store) Budgets(ctx context.Context, organisation string) ([]Budget, error) {
 	return queryRows(ctx, s, s.db, scanBudget,
-		"SELECT "+budgetColumns+" FROM budgets WHERE organisation = ? ORDER BY created DESC, id LIMIT 1000", organisation)
+		"SELECT "+budgetColumns+" FROM budgets WHERE organisation = ? ORDER BY created DESC, id LIMIT 1000",
+		organisation)
 }
 
 // mostBudgets limits the budgets of an organisation that are in force.
@@ -124,6 +145,7 @@ func (s *Store) AddBudget(ctx context.Context, organisation string, b Budget) (B
 
 // EndBudget ends a budget.
 func (s *Store) EndBudget(ctx context.Context, organisation, id, person string) error {
-	return s.changeOne(ctx, s.db, "budget", "UPDATE budgets SET ended = ?, ended_by = ? WHERE organisation = ? AND id = ? AND ended = 0",
-		toMicros(s.now()), person, organisation, id)
+	return s.changeOne(ctx, s.db, "budget",
+		"UPDATE budgets SET ended = ?, ended_by = ? WHERE organisation = ? AND id = ? AND ended = 0", toMicros(s.now()),
+		person, organisation, id)
 }

@@ -59,8 +59,8 @@ func NewAgentStatus(sessions []LiveSession) []AgentStatus {
 // LocalAgent is the name of an agent that presents no token.
 const LocalAgent = "local"
 
-// ControlPlaneAgent is the agent of calls that people make through the control plane. No agent can have this name. Their
-// principal also has the address of the account as the person, and the organisation.
+// ControlPlaneAgent is the agent of calls that people make through the control plane. No agent can have this name.
+// Their principal also has the address of the account as the person, and the organisation.
 const ControlPlaneAgent = "@control-plane"
 
 // Kinds of ledger entries for agents and their tokens. Their data are an [Agent], a [Token] and a [TokenEnd].
