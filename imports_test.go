@@ -92,6 +92,7 @@ var layers = []struct {
 		"internal/hooks":         {ours: []string{".", "hook"}},
 		"internal/ledger":        {ours: []string{".", "audit", "internal/receipts", "internal/ledger/owned"}, outside: []string{"golang.org/x/sys"}},
 		"internal/notify":        {ours: []string{"."}},
+		"internal/webpush":       {ours: []string{"."}},
 		"internal/enrol":         {ours: []string{".", "internal/fleet", "internal/fleet/pipe", "internal/safefile"}},
 		"internal/auth":          {ours: []string{".", "internal/safefile"}, outside: []string{"golang.org/x/crypto/bcrypt", "golang.org/x/time", "github.com/coreos/go-oidc/v3", "github.com/go-webauthn/webauthn", "golang.org/x/oauth2"}},
 		"internal/store":         {ours: []string{"."}, outside: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "modernc.org/sqlite"}},
@@ -120,7 +121,7 @@ var layers = []struct {
 		"internal/policyfiles":      {ours: []string{".", "audit", "internal/localapi", "internal/policy", "internal/policy/review", "internal/receipts", "internal/safefile", "internal/terminal", "pack", "internal/strictjson"}},
 	}},
 	{"processes", "construct and connect everything below", map[string]imports{
-		"internal/control": {ours: []string{".", "audit", "internal/approvaltext", "internal/auth", "internal/console", "internal/fleet", "internal/fleet/link", "internal/ledger", "internal/receipts", "internal/store"}, outside: []string{"github.com/danielgtaylor/huma/v2", "golang.org/x/mod"}},
+		"internal/control": {ours: []string{".", "audit", "internal/approvaltext", "internal/auth", "internal/console", "internal/fleet", "internal/fleet/link", "internal/ledger", "internal/passkey", "internal/receipts", "internal/store", "internal/webpush"}, outside: []string{"github.com/danielgtaylor/huma/v2", "golang.org/x/mod"}},
 		"internal/gateway": {ours: []string{".", "internal/gate", "internal/localapi", "internal/localapi/apitype", "internal/peer", "internal/redact", "internal/safefile", "internal/settings", "internal/workspace", "pack", "internal/applied", "internal/strictjson"}},
 		"internal/server":  {ours: []string{"internal/passkey", ".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/socketproxy", "internal/egress", "internal/gate", "internal/gateway", "internal/gitsign", "internal/hooks", "internal/hostapi", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/notify", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/receipts", "internal/safefile", "internal/settings", "internal/sshsig", "internal/terminal", "internal/workspace", "internal/wrap", "pack", "internal/toolsearch", "internal/applied", "internal/strictjson", "internal/ledger/index", "internal/ledger/notary", "internal/remote", "internal/sandbox", "internal/source", "internal/sshca", "internal/toolchain", "internal/modelproxy", "internal/redact", "internal/enrol", "internal/fleet", "internal/approver"}, outside: []string{"golang.org/x/sync"}},
 		"internal/sandbox": {ours: []string{".", "internal/hostapi", "internal/safefile", "internal/sandboxdiff", "internal/shellparse"}, outside: []string{"golang.org/x/sys"}},
@@ -152,13 +153,14 @@ var layers = []struct {
 		"examples/hooks/notify":     {ours: []string{"hook"}},
 	}},
 	{"tests", "for tests only", map[string]imports{
-		"internal/ktest":            {outside: []string{"golang.org/x/sys"}},
-		"internal/ktest/sshhost":    {ours: []string{"internal/ktest"}, outside: []string{"golang.org/x/crypto/ssh"}},
-		"internal/ktest/guestimage": {ours: []string{"internal/hostapi", "internal/image", "internal/ktest", "internal/localapi"}},
-		"internal/ktest/browser":    {ours: []string{"internal/passkey"}, outside: []string{"github.com/descope/virtualwebauthn"}},
-		"internal/ktest/touch":      {outside: []string{"golang.org/x/crypto/ssh"}},
-		"internal/jail/battery":     {outside: []string{"golang.org/x/sys"}},
-		"packs/hostile":             {},
+		"internal/ktest":             {outside: []string{"golang.org/x/sys"}},
+		"internal/ktest/sshhost":     {ours: []string{"internal/ktest"}, outside: []string{"golang.org/x/crypto/ssh"}},
+		"internal/ktest/guestimage":  {ours: []string{"internal/hostapi", "internal/image", "internal/ktest", "internal/localapi"}},
+		"internal/ktest/browser":     {ours: []string{"internal/passkey"}, outside: []string{"github.com/descope/virtualwebauthn"}},
+		"internal/ktest/pushservice": {},
+		"internal/ktest/touch":       {outside: []string{"golang.org/x/crypto/ssh"}},
+		"internal/jail/battery":      {outside: []string{"golang.org/x/sys"}},
+		"packs/hostile":              {},
 	}},
 }
 
