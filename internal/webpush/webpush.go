@@ -105,9 +105,9 @@ func isPublicHost(u *url.URL) bool {
 		last != "local" && last != "internal" && (u.Port() == "" || u.Port() == "443")
 }
 
-// encrypt writes a message that only the subscription's browser can read (RFC 8291, section 3.4, and RFC 8188, section 2):
+// encryptMessage writes a message that only the subscription's browser can read (RFC 8291, section 3.4, and RFC 8188, section 2):
 // one record, whose header has the sender's public key.
-func (s Subscription) encrypt(message []byte, sender *ecdh.PrivateKey, salt []byte) ([]byte, error) {
+func (s Subscription) encryptMessage(message []byte, sender *ecdh.PrivateKey, salt []byte) ([]byte, error) {
 	browser, auth, err := s.readKeys()
 	if err != nil {
 		return nil, err
@@ -185,9 +185,9 @@ func (k Key) Public() (string, error) {
 // tokenLife is how long a token is valid; RFC 8292, section 2, permits 24 hours.
 const tokenLife = 12 * time.Hour
 
-// authorize returns the value of the header Authorization for an endpoint (RFC 8292, section 3). contact is a URL under
+// authorizeSend returns the value of the header Authorization for an endpoint (RFC 8292, section 3). contact is a URL under
 // which the operator of a push service finds the sender.
-func (k Key) authorize(endpoint, contact string, now time.Time) (string, error) {
+func (k Key) authorizeSend(endpoint, contact string, now time.Time) (string, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
 		return "", err
@@ -238,7 +238,7 @@ func (s *Sender) Send(ctx context.Context, to Subscription, message []byte, topi
 	}
 	salt := make([]byte, saltLength)
 	rand.Read(salt) // never fails (crypto/rand)
-	body, err := to.encrypt(message, once, salt)
+	body, err := to.encryptMessage(message, once, salt)
 	if err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (s *Sender) Send(ctx context.Context, to Subscription, message []byte, topi
 	if s.Now != nil {
 		now = s.Now
 	}
-	authorization, err := s.Key.authorize(to.Endpoint, s.Contact, now())
+	authorization, err := s.Key.authorizeSend(to.Endpoint, s.Contact, now())
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func TestVector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := vector.encrypt([]byte("When I grow up, I want to be a watermelon"), sender, decode(t, "DGv6ra1nlYgDCS1FRnbzlw"))
+	got, err := vector.encryptMessage([]byte("When I grow up, I want to be a watermelon"), sender, decode(t, "DGv6ra1nlYgDCS1FRnbzlw"))
 	const want = "DGv6ra1nlYgDCS1FRnbzlwAAEABBBP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBr" +
 		"u3jl7A_yl95bQpu6cVPTpK4Mqgkf1CXztLVBSt2Ks3oZwbuwXPXLWyouBWLVWGNWQexSgSxsj_Qulcy4a-fN"
 	if err != nil || encoding.EncodeToString(got) != want {
@@ -148,7 +148,7 @@ func FuzzSubscription(f *testing.F) {
 		if json.Unmarshal([]byte(text), &s) != nil || s.Check(false) != nil {
 			return
 		}
-		if _, err := s.encrypt([]byte("x"), sender, make([]byte, 16)); err != nil {
+		if _, err := s.encryptMessage([]byte("x"), sender, make([]byte, 16)); err != nil {
 			t.Errorf("%q was accepted, and has no message: %v", text, err)
 		}
 	})

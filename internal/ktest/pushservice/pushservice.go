@@ -91,7 +91,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(cmp.Or(status, http.StatusNotFound))
 		return
 	}
-	m, err := b.receive(r, s.URL)
+	m, err := b.receiveMessage(r, s.URL)
 	if err != nil {
 		s.Faults <- err
 		http.Error(w, err.Error(), http.StatusForbidden)
@@ -101,21 +101,21 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-func (b *browser) receive(r *http.Request, origin string) (m Message, err error) {
-	if m.Subject, err = b.verify(r.Header.Get("Authorization"), origin); err != nil {
+func (b *browser) receiveMessage(r *http.Request, origin string) (m Message, err error) {
+	if m.Subject, err = b.verifyToken(r.Header.Get("Authorization"), origin); err != nil {
 		return m, err
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, 4097))
 	if err != nil || len(body) > 4096 || r.Header.Get("Content-Encoding") != "aes128gcm" {
 		return m, errors.New("not a message in aes128gcm of at most 4096 bytes")
 	}
-	text, err := b.decrypt(body)
+	text, err := b.decryptMessage(body)
 	m.Path, m.Text, m.Topic, m.TTL = r.URL.Path, string(text), r.Header.Get("Topic"), r.Header.Get("TTL")
 	return m, err
 }
 
-// verify checks a header as RFC 8292, sections 2 and 3, say.
-func (b *browser) verify(header, origin string) (subject string, err error) {
+// verifyToken checks a header as RFC 8292, sections 2 and 3, say.
+func (b *browser) verifyToken(header, origin string) (subject string, err error) {
 	rest, ok := strings.CutPrefix(header, "vapid ")
 	parts := map[string]string{}
 	for part := range strings.SplitSeq(rest, ",") {
@@ -157,8 +157,8 @@ func (b *browser) verify(header, origin string) (subject string, err error) {
 	return claims.Sub, nil
 }
 
-// decrypt reads a message as RFC 8188, section 2, and RFC 8291, section 3.4, say.
-func (b *browser) decrypt(body []byte) ([]byte, error) {
+// decryptMessage reads a message as RFC 8188, section 2, and RFC 8291, section 3.4, say.
+func (b *browser) decryptMessage(body []byte) ([]byte, error) {
 	if len(body) < 21+65+17 || body[20] != 65 || int(binary.BigEndian.Uint32(body[16:20])) < len(body)-86 {
 		return nil, errors.New("the header of the message is not valid")
 	}
