@@ -66,6 +66,9 @@ type Config struct {
 	Witness  audit.Key
 	// Heartbeat is how often a host hears of the server, and its token is checked again; the default is 15 s.
 	Heartbeat time.Duration
+	// PushClient sends notices, for tests: with it, they can go to addresses that are not public. It must not follow
+	// redirects.
+	PushClient *http.Client
 }
 
 // Server answers requests. It starts nothing by itself.
@@ -87,6 +90,9 @@ type Server struct {
 	passkeys *auth.Passkeys
 	live     liveEvents // for open pages
 	broken   policyReports
+	notices  notices
+	// noticeRate limits the notices of each browser.
+	noticeRate auth.Limiter
 }
 
 // New returns a server.
@@ -113,9 +119,11 @@ func New(c Config) (*Server, error) {
 		c.Heartbeat = fleet.HeartbeatEvery
 	}
 	s := &Server{Config: c, mux: http.NewServeMux(),
-		attempts:  auth.Limiter{PerSecond: 0.2, Burst: 10, Now: c.Now},
-		guesses:   auth.Limiter{PerSecond: 0.2, Burst: 20, Now: c.Now},
-		additions: auth.Limiter{PerSecond: 0.1, Burst: 5, Now: c.Now}}
+		attempts:   auth.Limiter{PerSecond: 0.2, Burst: 10, Now: c.Now},
+		guesses:    auth.Limiter{PerSecond: 0.2, Burst: 20, Now: c.Now},
+		additions:  auth.Limiter{PerSecond: 0.1, Burst: 5, Now: c.Now},
+		noticeRate: auth.Limiter{PerSecond: 0.05, Burst: 10, Now: c.Now},
+		notices:    notices{make(chan struct{}, noticesAtOnce)}}
 	s.Hosts = &Hosts{s: s, live: map[string]*liveHost{}, waiting: map[string]chan<- fleet.Result{},
 		events: map[string]EventHandler{}, after: map[string]func(context.Context, store.Host, fleet.Event){}}
 	var err error
@@ -141,6 +149,7 @@ func New(c Config) (*Server, error) {
 	s.spendRoutes()
 	s.passkeyRoutes()
 	s.providerRoutes()
+	s.pushRoutes()
 	s.servePages()
 	s.consolePages()
 	return s, nil

@@ -217,6 +217,20 @@ const actions = {
       : `Your answer counts: ${(said.names ?? []).length} of ${said.count} have approved.`;
     markStale("approvals");
   },
+  async push(button) {
+    if (!("serviceWorker" in navigator) || !("PushManager" in window)) {
+      throw new Error("this browser has no notices: on an iPhone or iPad, add this site to the home screen first");
+    }
+    if ((await Notification.requestPermission()) !== "granted") {
+      throw new Error("the browser does not permit notices: permit them in its settings for this site");
+    }
+    await navigator.serviceWorker.register("/service-worker.js");
+    const { pushManager } = await navigator.serviceWorker.ready;
+    const applicationServerKey = fromBase64(button.dataset.key);
+    const { endpoint, keys } = (await pushManager.subscribe({ userVisibleOnly: true, applicationServerKey })).toJSON();
+    await send("POST", "/api/v1/me/push", { endpoint, keys: { p256dh: keys.p256dh, auth: keys.auth } });
+    location.reload();
+  },
   async remove(button) {
     await send("DELETE", button.dataset.path);
     location.reload();
