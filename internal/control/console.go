@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,6 +50,7 @@ func (s *Server) consolePages() {
 	s.consolePeopleRoutes()
 	s.consoleSettingRoutes()
 	addConsolePage(s, "GET", "", "overview", Access{Role: store.Member}, s.showOverview)
+	s.approvalPages()
 }
 
 // addConsolePage registers a page of an organisation, whose path begins after that of the organisation. It is for people,
@@ -64,9 +66,14 @@ func addConsolePage(s *Server, method, path, id string, a Access, f func(http.Re
 // hasPage reports whether a page of organisations is registered.
 func (s *Server) hasPage(path string) bool {
 	return slices.ContainsFunc(s.routes, func(r Route) bool {
-		return r.Page && r.Method == http.MethodGet && r.Path == consoleRoot+path
+		return r.Page && r.Method == http.MethodGet && withoutNames(r.Path) == withoutNames(consoleRoot+path)
 	})
 }
+
+// withoutNames returns the path of a page without the names of its parameters.
+func withoutNames(path string) string { return parameterNames.ReplaceAllString(path, "{}") }
+
+var parameterNames = regexp.MustCompile(`\{\w+\}`)
 
 // frameFor returns the frame of a page of the organisation that the request names. section is the path of its entry in
 // the navigation.
@@ -109,6 +116,11 @@ func (s *Server) linkTo(organisation, page string, parts ...string) string {
 		page = before + url.PathEscape(part) + after
 	}
 	return "/o/" + url.PathEscape(organisation) + page
+}
+
+// receiptURL returns the URL of the page of a receipt, or "" if there is no such page.
+func (s *Server) receiptURL(organisation string, r store.Receipt) string {
+	return s.linkTo(organisation, "/receipts/{host}/{seq}", r.Host, strconv.FormatUint(r.Seq, 10))
 }
 
 // overviewRow is something in the tables of the overview.
@@ -166,8 +178,8 @@ func (s *Server) showOverview(w http.ResponseWriter, r *http.Request, c *Caller)
 // questionRows returns the last questions in a state.
 func (s *Server) questionRows(ctx context.Context, organisation, state string, names map[string]string) (rows []overviewRow,
 	err error) {
-	all, err := s.Store.Questions(ctx, organisation, state)
-	for _, q := range all[:min(len(all), mostRows)] {
+	all, err := s.Store.Questions(ctx, organisation, store.QuestionFilter{State: state, Limit: mostRows})
+	for _, q := range all {
 		i := newApprovalItem(q, names, false)
 		rows = append(rows, overviewRow{URL: s.linkTo(organisation, "/approvals/{id}", q.ID), Capability: i.Capability,
 			Agent: i.Agent, HostName: i.HostName, Why: q.Reason, At: q.Decided, Expires: q.Expires})
@@ -183,7 +195,7 @@ func (s *Server) addCalls(ctx context.Context, organisation string, v *overviewP
 			return err
 		}
 		for _, one := range all {
-			row := overviewRow{URL: s.linkTo(organisation, "/receipts/{host}/{seq}", one.Host, strconv.FormatUint(one.Seq, 10)),
+			row := overviewRow{URL: s.receiptURL(organisation, one),
 				Capability: one.Capability, Agent: one.Agent, HostName: one.HostName, At: one.Started}
 			if status == string(bailey.Refused) {
 				row.Why = "refused by the gateway"

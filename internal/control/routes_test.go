@@ -66,6 +66,8 @@ var requests = map[string]struct {
 	"list-approvals":      {needs: "member"},
 	"show-approval":       {needs: "member", id: "{approval}"},
 	"answer-approval":     {needs: "member", body: object{"grant": false}, id: "{approval}"},
+	"approval-page":       {id: "{approval}"}, // pages need no body, and are not of the API
+	"deny-page":           {id: "{approval}"},
 	"list-stops":          {needs: "member"},
 	"add-stop":            {needs: "admin", body: object{"reason": "test"}},
 	"end-stop":            {needs: "admin", id: "{stop}"},

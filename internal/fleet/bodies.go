@@ -22,8 +22,10 @@ type Asked struct {
 	Roles      []string            `json:"roles,omitempty"` // each approver must have all of them
 	Count      int                 `json:"count"`           // of approvers
 	Level      bailey.Level        `json:"level,omitempty"`
-	At         time.Time           `json:"at"`
-	Expires    time.Time           `json:"expires"`
+	// Pages means that the gateway accepts the answer of a passkey that was used on pages of the control plane itself.
+	Pages   bool      `json:"pages,omitempty"`
+	At      time.Time `json:"at"`
+	Expires time.Time `json:"expires"`
 }
 
 // AskedRule is a rule that asks.

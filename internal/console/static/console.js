@@ -55,7 +55,19 @@ const isTyping = (section) => {
   return at !== null && section.contains(at) && at.matches("input, textarea, select");
 };
 
+const originals = new WeakMap(); // of a section: its markup as the server sent it
+
+function keepOriginals(root) {
+  for (const section of root.querySelectorAll("[data-live]")) {
+    originals.set(section, section.innerHTML);
+  }
+}
+
 function replaceSection(old, next) {
+  if (originals.get(old) === next.innerHTML) {
+    return;
+  }
+  originals.set(next, next.innerHTML);
   const focused = old.contains(document.activeElement) ? document.activeElement.id : "";
   for (const open of old.querySelectorAll("details[open][id]")) {
     const same = next.querySelector(`#${CSS.escape(open.id)}`);
@@ -63,11 +75,8 @@ function replaceSection(old, next) {
       same.open = true;
     }
   }
-  const changed = old.innerHTML !== next.innerHTML;
   makeTimesLocal(next);
-  if (changed) {
-    next.classList.add("fresh");
-  }
+  next.classList.add("fresh");
   old.replaceWith(next);
   bindActions(next);
   if (focused !== "") {
@@ -157,6 +166,12 @@ function listen() {
 
 // Actions.
 
+const toBase64 = (buffer) =>
+  btoa(String.fromCharCode(...new Uint8Array(buffer))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+
+const fromBase64 = (text) =>
+  Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
+
 const actions = {
   async login(button) {
     const { ceremony, options } = await send("POST", "/api/v1/login/passkey/options");
@@ -177,6 +192,30 @@ const actions = {
     const old = byId("old-password");
     await send("PUT", "/api/v1/me/password", { old: old ? old.value : "", new: byId("new-password").value });
     location.reload();
+  },
+  // approve signs the text that this page shows: the challenge is the SHA-256 of that text, computed here.
+  async approve(button) {
+    const text = new TextEncoder().encode(byId("text").textContent);
+    const challenge = new Uint8Array(await crypto.subtle.digest("SHA-256", text));
+    const digest = Array.from(challenge, (b) => b.toString(16).padStart(2, "0")).join("");
+    if (digest !== button.dataset.digest) {
+      throw new Error("the text on this page is not the one that was asked: reload the page");
+    }
+    const allowCredentials = button.dataset.passkeys.split(" ").map((id) => ({ type: "public-key", id: fromBase64(id) }));
+    const credential = await navigator.credentials.get({
+      publicKey: { challenge, allowCredentials, rpId: location.hostname, userVerification: "required" },
+    });
+    const signature = JSON.stringify({
+      credential: toBase64(credential.rawId),
+      authenticatorData: toBase64(credential.response.authenticatorData),
+      clientData: toBase64(credential.response.clientDataJSON),
+      signature: toBase64(credential.response.signature),
+    });
+    const said = await send("POST", button.dataset.api, { grant: true, digest, signature });
+    byId("said").textContent = said.granted
+      ? `Granted by ${said.names.join(", ")}.`
+      : `Your answer counts: ${(said.names ?? []).length} of ${said.count} have approved.`;
+    markStale("approvals");
   },
   async remove(button) {
     await send("DELETE", button.dataset.path);
@@ -207,6 +246,7 @@ function bindActions(root) {
   }
 }
 
+keepOriginals(document);
 makeTimesLocal(document);
 bindActions(document);
 if (document.body.dataset.events !== undefined) {
