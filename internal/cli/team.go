@@ -26,8 +26,9 @@ import (
 // teamVerb is the group of commands that talk to the control plane of a team instead of a gateway of this machine.
 func (a *App) teamVerb() *cobra.Command {
 	var s teamServer
-	cmd := GroupVerb("team", "Answer the questions of a team's gateways",
-		"Use the control plane of a team with an API token. No gateway is needed on this machine.", a.teamApprovals(&s))
+	cmd := GroupVerb("team", "Answer the questions of a team's gateways, and use its machines",
+		"Use the control plane of a team with an API token. No gateway is needed on this machine.", a.teamApprovals(&s),
+		a.teamSandboxes(&s), a.teamSources(&s), a.teamOperations(&s), a.teamSpend(&s), a.teamBudgets(&s))
 	cmd.PersistentFlags().StringVar(&s.url, "server", os.Getenv("BAILEY_TEAM_URL"),
 		"`URL` of the control plane (default $BAILEY_TEAM_URL)")
 	cmd.PersistentFlags().StringVar(&s.tokenFile, "token-file", os.Getenv("BAILEY_TEAM_TOKEN_FILE"),
@@ -168,8 +169,8 @@ func (a *App) answerTeamQuestion(ctx context.Context, s *teamServer, id string, 
 // maxTeamAnswer limits what a control plane may answer, in bytes.
 const maxTeamAnswer = 16 << 20
 
-// sendRequest sends a request about the organisation of the token.
-func (s *teamServer) sendRequest(ctx context.Context, method, path string, body, into any) error {
+// sendRequest sends a request about the organisation of the token, with headers as pairs of a name and a value.
+func (s *teamServer) sendRequest(ctx context.Context, method, path string, body, into any, headers ...string) error {
 	base, token, err := s.openToken()
 	if err != nil {
 		return err
@@ -183,7 +184,8 @@ func (s *teamServer) sendRequest(ctx context.Context, method, path string, body,
 	if len(mine.Items) != 1 {
 		return bailey.Denied.New("the token does not belong to one organisation", "use an API token of the organisation")
 	}
-	return sendJSON(ctx, token, method, base+"/api/v1/organisations/"+url.PathEscape(mine.Items[0].ID)+"/"+path, body, into)
+	return sendJSON(ctx, token, method, base+"/api/v1/organisations/"+url.PathEscape(mine.Items[0].ID)+"/"+path, body, into,
+		headers...)
 }
 
 // openToken returns the URL and the token. The token must not cross a network in clear, nor be readable for other users.
@@ -216,7 +218,7 @@ func (s *teamServer) openToken() (base, token string, err error) {
 }
 
 // sendJSON sends a request to a control plane. A redirection is not followed: it would take the token elsewhere.
-func sendJSON(ctx context.Context, token, method, address string, body, into any) error {
+func sendJSON(ctx context.Context, token, method, address string, body, into any, headers ...string) error {
 	var text []byte
 	var err error
 	if body != nil {
@@ -229,7 +231,12 @@ func sendJSON(ctx context.Context, token, method, address string, body, into any
 		return bailey.Invalid.Wrap(err, "the request cannot be made", "check --server and --token-file")
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
-	r.Header.Set("Content-Type", "application/json")
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(r)
 	if err != nil {
@@ -245,6 +252,9 @@ func sendJSON(ctx context.Context, token, method, address string, body, into any
 		json.Unmarshal(got, &p) // an answer of another program has no such members
 		kind := bailey.Kind(cmp.Or(p.Title, string(bailey.Unavailable)))
 		return kind.New(cmp.Or(terminal.CutLine(p.Detail), "the control plane answered "+resp.Status), terminal.CutLine(p.Hint))
+	}
+	if into == nil {
+		return nil
 	}
 	if err := json.Unmarshal(got, into); err != nil {
 		return bailey.Unavailable.Wrap(err, "the answer of the control plane cannot be read", "check --server")

@@ -57,3 +57,28 @@ func TestGeneratedGoClient(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestGeneratedTypeScriptClient generates the types of the API with openapi-typescript, compiles a program that uses them
+// with openapi-fetch, and runs it.
+func TestGeneratedTypeScriptClient(t *testing.T) {
+	t.Parallel()
+	ktest.Long(t)
+	ktest.Require(t, "node", "openapi-typescript", "tsc")
+	modules, err := findModule("openapi-fetch", "BAILEY_OPENAPI_FETCH")
+	if err != nil {
+		ktest.Missing(t, "openapi-fetch", err)
+	}
+	dir, env := clientDirectory(t, "main.ts")
+	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	runIn(t, dir, env, "openapi-typescript", "openapi.json", "--output", "api.ts")
+	ktest.Write(t, filepath.Join(dir, "package.json"), `{"type": "module"}`)
+	ktest.Write(t, filepath.Join(dir, "node.d.ts"), "declare const process: {env: Record<string, string | undefined>};\n")
+	runIn(t, dir, env, "tsc", "--strict", "--noUnusedLocals", "--skipLibCheck", "--target", "es2022", "--lib", "es2022,dom",
+		"--module", "nodenext", "--outDir", "out", "main.ts", "node.d.ts")
+	ktest.Write(t, filepath.Join(dir, "out", "package.json"), `{"type": "module"}`)
+	if got := runIn(t, dir, env, "node", filepath.Join("out", "main.js")); got != wantMembers {
+		t.Errorf("got %q", got)
+	}
+}

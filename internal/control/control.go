@@ -25,6 +25,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"bailey"
@@ -79,8 +80,10 @@ type Server struct {
 
 	// Hosts are the hosts that are connected.
 	Hosts    *Hosts
-	news     announcer // of questions
-	works    announcer // of operations
+	news     announcer     // of questions
+	works    announcer     // of operations
+	spent    changedSet    // organisations whose gateways must learn what others have spent
+	revision atomic.Uint64 // of the budgets that were sent last
 	passkeys *auth.Passkeys
 	live     liveEvents // for open pages
 	broken   policyReports
@@ -135,6 +138,7 @@ func New(c Config) (*Server, error) {
 	s.decisionRoutes()
 	s.operationRoutes()
 	s.sandboxRoutes()
+	s.spendRoutes()
 	s.passkeyRoutes()
 	s.providerRoutes()
 	s.servePages()

@@ -42,6 +42,7 @@ func (s *Server) decisionRoutes() {
 	}
 	s.Hosts.OnConnect(func(ctx context.Context, h store.Host) {
 		s.sendOrders(ctx, h)
+		s.sendBudgets(ctx, h)
 		s.offerBundle(ctx, h)
 	})
 }

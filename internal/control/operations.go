@@ -48,9 +48,10 @@ const (
 	atLeastWait    = time.Minute    // for a place among the commands of a gateway
 )
 
-// settleOld ends operations that got no result in time.
+// settleOld ends operations that got no result in time, and tells gateways what others have spent.
 func (s *Server) settleOld(ctx context.Context) {
 	for {
+		s.tellSpent(ctx)
 		if err := s.Store.SettleOperations(ctx); err != nil && ctx.Err() == nil {
 			s.Log.Error("operations whose time is over were not ended; that is tried again", "error", err)
 		}

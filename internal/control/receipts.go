@@ -60,7 +60,7 @@ func (h *Hosts) recordFork(ctx context.Context, l *liveHost, f *fork) error {
 
 // storeReceipts adds lines to the copy of the host's ledger, and answers how much it holds.
 func (h *Hosts) storeReceipts(ctx context.Context, l *liveHost, r *fleet.Receipts) error {
-	answer := &fleet.Cosigned{}
+	answer, spent := &fleet.Cosigned{}, false
 	if len(r.Lines) == 0 && len(r.Checkpoint) == 0 {
 		return h.answerSize(ctx, l, r.From)
 	}
@@ -79,7 +79,7 @@ func (h *Hosts) storeReceipts(ctx context.Context, l *liveHost, r *fleet.Receipt
 		if answer.Line, err = g.cosignCheckpoint(r.Checkpoint); err != nil {
 			return err
 		}
-		answer.Size = g.Size
+		answer.Size, spent = g.Size, g.spent
 		return h.s.Store.GrowLedger(ctx, tx, g.Ledger)
 	})
 	if f, ok := errors.AsType[*fork](err); ok {
@@ -90,6 +90,9 @@ func (h *Hosts) storeReceipts(ctx context.Context, l *liveHost, r *fleet.Receipt
 		return err
 	}
 	h.s.live.announceTopics(l.host.Organisation, topicReceipts)
+	if spent {
+		h.s.spent.mark(l.host.Organisation)
+	}
 	return l.sendFrame(&fleet.Frame{Cosigned: answer})
 }
 
@@ -117,6 +120,8 @@ type growth struct {
 	store.Ledger
 	tree audit.Tree
 	keys audit.Keys
+	// spent is set if there was a request to a model among the lines.
+	spent bool
 }
 
 // load reads the state of the copy.
@@ -242,13 +247,26 @@ func (g *growth) indexEntry(ctx context.Context, e audit.Entry) error {
 		}
 		return g.s.Store.AddReceipt(ctx, g.tx, g.Organisation, store.Receipt{Host: g.Host, Seq: e.Seq,
 			Receipt: indexText(e.Receipt), Started: in.StartedAt, Status: string(receipts.Open), Agent: indexText(in.Agent),
-			Session: indexText(in.Session), Capability: indexText(in.Capability)})
+			Session: indexText(in.Session), Capability: indexText(in.Capability), Person: indexText(in.Person)})
 	case audit.KindOutcome:
 		var out bailey.Outcome
 		json.Unmarshal(e.Data, &out)
+		if out.Model != nil {
+			if err := g.addSpend(ctx, indexText(e.Receipt), out.Model); err != nil {
+				return err
+			}
+		}
 		return g.s.Store.EndReceipt(ctx, g.tx, g.Host, indexText(e.Receipt), e.Seq, indexText(out.Status))
 	}
 	return nil
+}
+
+// addSpend adds what a request to a model has cost. The receipt is signed by the host, so it is the report.
+func (g *growth) addSpend(ctx context.Context, receipt string, u *bailey.ModelUse) error {
+	input, output := u.Tokens()
+	g.spent = true
+	return g.s.Store.AddSpend(ctx, g.tx, g.Organisation, g.Host, receipt,
+		store.Spending{InputTokens: input, OutputTokens: output, MicroUSD: u.Price()})
 }
 
 // indexed returns text as an index of each database can hold it.

@@ -85,6 +85,10 @@ var requests = map[string]struct {
 	"destroy-sandbox":   {needs: "admin", id: "{sandbox}"},
 	"refresh-sandboxes": {needs: "admin", id: "{host}"},
 	"list-resources":    {needs: "member"},
+	"list-spend":        {needs: "admin"},
+	"list-budgets":      {needs: "member"},
+	"add-budget":        {needs: "admin", body: object{"period": "day", "microUsd": 1000000}},
+	"end-budget":        {needs: "admin", id: "{budget}"},
 }
 
 // needsGateway are the routes that answer "unavailable" while no gateway is connected, and "not found" for a host that is
@@ -327,6 +331,8 @@ func makeSubject(t *testing.T, owner *client, shop, kind string) string {
 		return recordedHost(&c, shop)
 	case "{approval}":
 		return askQuestion(&c, shop)
+	case "{budget}":
+		return want[item](&c, "POST", base+"/budgets", object{"period": "day", "microUsd": 1}).ID
 	case "{operation}":
 		operation, _ := operationOf(&c, shop)
 		return operation

@@ -153,3 +153,47 @@ type SourceReport struct {
 	System   string   `json:"system,omitempty"`
 	Prepared bool     `json:"prepared"`
 }
+
+// TeamBudgets is the body of a [Budget]: what requests to models may cost in the organisation, in addition to the budgets
+// of the gateway's policy. A gateway ignores those that are older than those it has.
+type TeamBudgets struct {
+	Revision uint64       `json:"revision"`
+	Budgets  []TeamBudget `json:"budgets"`
+}
+
+// Periods of a budget, UTC.
+const (
+	DayPeriod   = "day"
+	MonthPeriod = "month"
+)
+
+// TeamBudget bounds the cost of a period, on all gateways together. A limit of 0 is none.
+type TeamBudget struct {
+	ID           string    `json:"id"`
+	Agent        string    `json:"agent,omitempty"` // "": all together
+	Period       string    `json:"period"`
+	InputTokens  int64     `json:"inputTokens,omitempty"`
+	OutputTokens int64     `json:"outputTokens,omitempty"`
+	MicroUSD     int64     `json:"microUsd,omitempty"`
+	Since        time.Time `json:"since"`     // the beginning of the period that Elsewhere is about
+	Elsewhere    SpentSum  `json:"elsewhere"` // what other gateways have spent in it
+}
+
+// SpentSum is a sum of costs.
+type SpentSum struct {
+	InputTokens  int64 `json:"inputTokens,omitempty"`
+	OutputTokens int64 `json:"outputTokens,omitempty"`
+	MicroUSD     int64 `json:"microUsd,omitempty"`
+}
+
+// PeriodStart returns the beginning of the period at a time, or false if there is no such period.
+func PeriodStart(period string, at time.Time) (time.Time, bool) {
+	at = at.UTC()
+	switch period {
+	case DayPeriod:
+		return time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, time.UTC), true
+	case MonthPeriod:
+		return time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC), true
+	}
+	return time.Time{}, false
+}

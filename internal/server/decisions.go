@@ -86,6 +86,7 @@ func (s *Server) fleetHandlers() fleet.Handlers {
 		fleet.Unkill:         handleCommand(s.takeOrders),
 		fleet.BundleOffer:    handleCommand(s.takeBundle),
 		fleet.Call:           handleCommand(s.makeFleetCall),
+		fleet.Budget:         handleCommand(s.takeBudgets),
 		"status":             s.answerStatus,
 	}
 }

@@ -85,8 +85,9 @@ func newCallResult(r bailey.Result) fleet.CallResult {
 	out := fleet.CallResult{Receipt: r.Receipt, Status: r.Status, Executed: r.Executed, ExitCode: r.ExitCode,
 		Truncated: r.Truncated, Approval: r.Approval}
 	if r.Err != nil {
-		out.Error, out.Message = string(bailey.KindOf(r.Err)), clipWords(r.Err.Error(), 4<<10)
-		out.Hint = clipWords(bailey.HintOf(r.Err), 4<<10)
+		out.Error = string(bailey.KindOf(r.Err))
+		out.Message, _ = clipJSON(r.Err.Error(), maxCallText/12)
+		out.Hint, _ = clipJSON(bailey.HintOf(r.Err), maxCallText/12)
 	}
 	if !r.Executed || r.NotDurable {
 		return out

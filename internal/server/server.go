@@ -74,22 +74,23 @@ type Server struct {
 	closers []closer
 	Log     *slog.Logger
 
-	commands   Commands
-	home       localapi.Home
-	redaction  *gateway.Redaction
-	kept       *gateway.Kept
-	workspaces *workspace.Workspaces
-	settings   *gateway.Settings
-	packed     *packStore
-	hook       agenthook.Config
-	live       gateway.Live
-	sessions   *gateway.Sessions
-	meter      gateway.Meter
-	tracer     *gateway.Tracer // nil if tracing is off
-	Bare       bool            // the platform has no isolation
-	since      time.Time
-	reports    controlPlane // to the control plane; nil in tests without one
-	resources  resourceReports
+	commands    Commands
+	home        localapi.Home
+	redaction   *gateway.Redaction
+	kept        *gateway.Kept
+	workspaces  *workspace.Workspaces
+	settings    *gateway.Settings
+	packed      *packStore
+	hook        agenthook.Config
+	live        gateway.Live
+	sessions    *gateway.Sessions
+	meter       gateway.Meter
+	tracer      *gateway.Tracer // nil if tracing is off
+	Bare        bool            // the platform has no isolation
+	since       time.Time
+	reports     controlPlane // to the control plane; nil in tests without one
+	resources   resourceReports
+	teamBudgets *teamBudgets // before those of the policy
 }
 
 // Commands lists the commands of bailey. An agent's hook must know which of them an agent may use.
@@ -197,6 +198,10 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 		}
 	}
 	s.budgets = gateway.NewBudgets(nil)
+	if s.teamBudgets, err = openTeamBudgets(home, s.budgets); err != nil {
+		return nil, err
+	}
+	s.teamBudgets.past = s.pastSpend
 	s.kill = gateway.NewKillSwitch(s.scribe.lore.Killed, s.scribe.recordEvent)
 	s.kill.Restore(s.scribe.lore.Orders)
 	s.agents = gateway.NewAgents(s.scribe.lore.Agents, s.scribe.recordEvent)
@@ -242,7 +247,7 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	s.shelf.image = func(pack string) string { return s.settings.Applied().MicroVM.ImageFor(pack) }
 	s.shelf.noBroker = func() bool { return s.settings.Applied().Broker == nil }
 	return workspaces, s.connectGate(home, none, gate.Config{
-		Catalog: s.shelf, Places: workspaces, Hooks: s.hooks, Budgets: s.budgets, Lender: brokerLender{s.brokerClient},
+		Catalog: s.shelf, Places: workspaces, Hooks: s.hooks, Budgets: s.teamBudgets, Lender: brokerLender{s.brokerClient},
 		Egress: EgressPlanner{Settings: s.networkSettings}, Redactor: s.redaction,
 		Signer: gitSigner{}, Host: host, Log: s.Log, Observe: observe,
 	})

@@ -115,13 +115,14 @@ type Receipt struct {
 	Agent      string    `json:"agent"`
 	Session    string    `json:"session"`
 	Capability string    `json:"capability"`
+	Person     string    `json:"person,omitempty"` // for whom the agent worked
 }
 
 // AddReceipt stores an intent. A second one of the same receipt is ignored: the copy of the ledger shows it.
 func (s *Store) AddReceipt(ctx context.Context, tx *Tx, organisation string, r Receipt) error {
 	_, err := s.execChange(ctx, tx.tx, "INSERT INTO receipts (host, seq, organisation, receipt, started, outcome, status, "+
-		"agent, session, capability) VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-		r.Host, int64(r.Seq), organisation, r.Receipt, toMicros(r.Started), r.Status, r.Agent, r.Session, r.Capability)
+		"agent, session, capability, person) VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+		r.Host, int64(r.Seq), organisation, r.Receipt, toMicros(r.Started), r.Status, r.Agent, r.Session, r.Capability, r.Person)
 	return err
 }
 
@@ -168,10 +169,10 @@ func (s *Store) Receipts(ctx context.Context, organisation string, f ReceiptFilt
 	return queryRows(ctx, s, s.db, func(scan func(...any) error) (r Receipt, err error) {
 		var started int64
 		err = scan(&r.Host, &r.HostName, &r.Seq, &r.Receipt, &started, &r.OutcomeSeq, &r.Status, &r.Agent, &r.Session,
-			&r.Capability)
+			&r.Capability, &r.Person)
 		r.Started = fromMicros(started)
 		return r, err
-	}, "SELECT r.host, l.name, r.seq, r.receipt, r.started, r.outcome, r.status, r.agent, r.session, r.capability "+
+	}, "SELECT r.host, l.name, r.seq, r.receipt, r.started, r.outcome, r.status, r.agent, r.session, r.capability, r.person "+
 		"FROM receipts r JOIN ledgers l ON l.host = r.host WHERE "+where+
 		" ORDER BY r.started DESC, r.host DESC, r.seq DESC LIMIT ?", append(args, f.Limit)...)
 }

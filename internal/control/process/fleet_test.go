@@ -201,7 +201,10 @@ func (m *team) ask(method, path string, body any) []byte {
 	return out
 }
 
-func newTeam(t *testing.T) *team {
+func newTeam(t *testing.T) *team { return newTeamOf(t, "gateway") }
+
+// newTeamOf returns a team whose gateway is enrolled as one of a kind.
+func newTeamOf(t *testing.T, kind string) *team {
 	t.Helper()
 	m := &team{t: t, bin: t.TempDir(), dir: t.TempDir(), cable: newCable(t), gateLog: &lockedBuffer{}}
 	build := exec.Command("go", "build", "-o", m.bin+"/", "../../../cmd/bailey", "../../../cmd/bailey-server", "../../../cmd/bailey-link")
@@ -227,9 +230,9 @@ func newTeam(t *testing.T) *team {
 	json.Unmarshal(m.ask("GET", "/organisations", nil), &list)
 	m.org = "/organisations/" + list.Items[0].ID
 	var host struct{ ID, Secret string }
-	json.Unmarshal(m.ask("POST", m.org+"/hosts", map[string]any{"name": "laptop", "kind": "gateway", "days": 1}), &host)
+	json.Unmarshal(m.ask("POST", m.org+"/hosts", map[string]any{"name": "laptop", "kind": kind, "days": 1}), &host)
 	m.host = host.ID
-	if out, err := m.run(host.Secret+"\n", "enroll", public, "--yes", "--json"); err != nil || strings.Contains(out, host.Secret) {
+	if out, err := m.run(host.Secret+"\n", "enroll", public, "--kind", kind, "--yes", "--json"); err != nil || strings.Contains(out, host.Secret) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return m
