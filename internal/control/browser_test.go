@@ -1,12 +1,17 @@
 package control_test
 
 import (
+	"flag"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"bailey/internal/control"
+	"bailey/internal/fleet"
 	"bailey/internal/ktest"
 	"bailey/internal/ktest/chromium"
 	"bailey/internal/store"
@@ -25,18 +30,20 @@ func fixed(id string) func(*world) string { return func(*world) string { return 
 
 // pageRows has a row for each page, by operation.
 var pageRows = map[string]pageRow{
-	"login":         {open: true, text: "Sign in"},
-	"setup":         {open: true, text: "Set up Bailey"},
-	"join":          {open: true, text: "Join"},
-	"account":       {text: "Passkeys"},
-	"home":          {text: "Shop"},
-	"overview":      {role: store.Member, text: "Waits for an answer"},
-	"hosts-page":    {role: store.Member, text: "laptop of Ann"},
-	"host-page":     {role: store.Member, text: "Last heartbeat", id: func(w *world) string { return w.host }},
-	"sources-page":  {role: store.Member, text: "web-1"},
-	"members-page":  {role: store.Member, text: "carol@example.com"},
-	"tokens-page":   {role: store.Member, text: "API tokens"},
-	"settings-page": {role: store.Member, text: "it fetched too much"},
+	"login":          {open: true, text: "Sign in"},
+	"setup":          {open: true, text: "Set up Bailey"},
+	"join":           {open: true, text: "Join"},
+	"account":        {text: "Passkeys"},
+	"home":           {text: "Shop"},
+	"overview":       {role: store.Member, text: "Waits for an answer"},
+	"approvals-page": {role: store.Member, text: "git.push"},
+	"approval-page":  {role: store.Member, text: "Why it is asked", id: fixed("a-open")},
+	"hosts-page":     {role: store.Member, text: "laptop of Ann"},
+	"host-page":      {role: store.Member, text: "Last heartbeat", id: func(w *world) string { return w.host }},
+	"sources-page":   {role: store.Member, text: "web-1"},
+	"members-page":   {role: store.Member, text: "carol@example.com"},
+	"tokens-page":    {role: store.Member, text: "API tokens"},
+	"settings-page":  {role: store.Member, text: "it fetched too much"},
 
 	"live":                 {not: "it is the stream of events"},
 	"begin-provider-login": {not: "it sends the browser to a provider"},
@@ -206,5 +213,98 @@ func TestTimesOfReader(t *testing.T) {
 	}
 	if !slices.ContainsFunc(seen["none"], func(text string) bool { return strings.Contains(text, "UTC") }) {
 		t.Errorf("the zone of the times is not said without scripts: %q", seen["none"])
+	}
+}
+
+// TestApproveFromPhone finds the effect, the requester and both answers of a question by their accessible names on the
+// first screen of a phone, and grants with a passkey in at most three interactions. Then the page shows the decision
+// without being loaded by the person.
+func TestApproveFromPhone(t *testing.T) {
+	t.Parallel()
+	ktest.Long(t)
+	w := newWorld(t, plainTexts)
+	p := chromium.Open(t)
+	p.SetCookies(w.URL, w.admin.cookies())
+	card := p.AddAuthenticator()
+	p.Go(w.URL + "/account")
+	p.Find("button", "Add a passkey").Click()
+	p.Until("document.body.innerText.includes('Remove')")
+	w.trust(t, card)
+	p.Size(375, 667)
+	p.Go(w.URL + w.path("/o/{organisation}/approvals/a-open"))
+	interactions := 0
+	for _, name := range []struct{ role, name string }{{"heading", "Effect"}, {"StaticText", "round the total once"}, {"StaticText", "coder"},
+		{"button", "Approve"}, {"button", "Deny"}} {
+		if _, top, _, bottom := p.Find(name.role, name.name).Box(); top < 0 || bottom > 667 {
+			t.Errorf("%q is at %v to %v, not on the first screen", name.name, top, bottom)
+		}
+	}
+	p.Find("button", "Approve").Click()
+	interactions++
+	w.until(t, "the gateway has the answer", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.answers) == 1 && w.answers[0].Grant && w.answers[0].Digest == w.question.Digest
+	})
+	if interactions > 3 {
+		t.Errorf("%d interactions", interactions)
+	}
+	begun := time.Now()
+	w.report(t, fleet.ApprovalDecided, object{"id": "a-open", "granted": true, "reason": "looks right"})
+	p.Until("document.body.innerText.includes('granted')")
+	t.Logf("the page showed the decision after %v", time.Since(begun))
+}
+
+var pictures = flag.Bool("pictures", false, "write the pictures of the pages to docs/console")
+
+// TestPictures writes pictures of the pages for the documents: light, dark, and at the width of a phone. Without the flag
+// -pictures it only checks that docs/console.md shows each page.
+func TestPictures(t *testing.T) {
+	t.Parallel()
+	ktest.Long(t)
+	const dir = "../../docs/console"
+	text, err := os.ReadFile("../../docs/console.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, plainTexts)
+	for _, r := range w.Routes() {
+		row := pageRows[r.Operation]
+		if !r.Page || r.Method != http.MethodGet || row.not != "" {
+			continue
+		}
+		name := strings.TrimSuffix(r.Operation, "-page")
+		if !strings.Contains(string(text), "console/"+name+".png") {
+			t.Errorf("docs/console.md does not show the page %s", r.Operation)
+		}
+		if *pictures {
+			takePictures(t, w, w.urlOf(r, row), row, filepath.Join(dir, name))
+		}
+	}
+}
+
+// maxPicture is how many bytes a picture may have.
+const maxPicture = 60_000
+
+func takePictures(t *testing.T, w *world, url string, row pageRow, path string) {
+	t.Helper()
+	p := chromium.Open(t)
+	if !row.open {
+		p.SetCookies(w.URL, w.owner.cookies())
+	}
+	for suffix, look := range map[string]struct {
+		width, height int64
+		scheme        string
+	}{"": {1100, 760, "light"}, "-dark": {1100, 760, "dark"}, "-phone": {375, 667, "light"}} {
+		p.Size(look.width, look.height)
+		p.Prefer("prefers-color-scheme", look.scheme)
+		p.Go(url)
+		picture := p.Picture()
+		if len(picture) > maxPicture {
+			t.Errorf("the picture of %s has %d bytes, want at most %d", url, len(picture), maxPicture)
+		}
+		if err := os.WriteFile(path+suffix+".png", picture, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

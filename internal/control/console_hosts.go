@@ -192,14 +192,12 @@ func (s *Server) showHostPage(w http.ResponseWriter, r *http.Request, c *Caller)
 	case !errors.Is(err, bailey.NotFound):
 		return err
 	}
-	open, err := s.Store.Questions(ctx, in.Organisation, store.QuestionOpen)
-	for _, q := range open {
-		if q.Host == in.ID {
-			p.Questions = append(p.Questions, newApprovalItem(q, map[string]string{q.Host: p.Host.Name}, false))
-		}
-	}
+	open, err := s.Store.Questions(ctx, in.Organisation, store.QuestionFilter{State: store.QuestionOpen, Host: in.ID})
 	if err != nil {
 		return err
+	}
+	for _, q := range open {
+		p.Questions = append(p.Questions, newApprovalItem(q, map[string]string{q.Host: p.Host.Name}, false))
 	}
 	s.writePage(w, "host", http.StatusOK, p)
 	return nil

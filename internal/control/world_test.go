@@ -279,7 +279,7 @@ func (w *world) newQuestion(id string) bailey.Question {
 func (w *world) askedOf(q bailey.Question) fleet.Asked {
 	return fleet.Asked{ID: q.ID, Text: q.Text, Digest: q.Digest, Agent: q.Principal.Agent, Person: q.Principal.Person,
 		Capability: q.Call, Impact: q.Impact, Preview: q.Preview.Output.Text, Roles: []string{w.texts("release")}, Count: 1,
-		Level: bailey.SignedTouch, At: q.AskedAt, Expires: q.Expires,
+		Level: bailey.SignedTouch, Pages: true, At: q.AskedAt, Expires: q.Expires,
 		Rules: []fleet.AskedRule{{ID: string(q.Rules[0].ID), Reason: q.Rules[0].Reason}}}
 }
 
