@@ -38,7 +38,7 @@ var sections = []struct {
 	{"/policy", "Policy", store.Member},
 	{"/members", "Members", store.Member},
 	{"/tokens", "Agents and tokens", store.Member},
-	{"/settings", "Settings", store.Admin},
+	{"/settings", "Settings", store.Member},
 }
 
 const consoleRoot = "/o/{" + ofOrganisation + "}"
@@ -46,6 +46,9 @@ const consoleRoot = "/o/{" + ofOrganisation + "}"
 // consolePages registers the pages of organisations. A part of the console adds its line here.
 func (s *Server) consolePages() {
 	s.liveRoutes()
+	s.consoleHostRoutes()
+	s.consolePeopleRoutes()
+	s.consoleSettingRoutes()
 	addConsolePage(s, "GET", "", "overview", Access{Role: store.Member}, s.showOverview)
 	s.approvalPages()
 }

@@ -23,13 +23,14 @@ import (
 	"bailey/internal/auth"
 	"bailey/internal/control"
 	"bailey/internal/ktest"
+	"bailey/internal/ktest/chromium"
 	"bailey/internal/ledger"
 	"bailey/internal/store"
 
 	"golang.org/x/crypto/bcrypt"
 )
 
-func TestMain(m *testing.M) { os.Exit(ktest.WithPostgres(m)) }
+func TestMain(m *testing.M) { os.Exit(chromium.With(func() int { return ktest.WithPostgres(m) })) }
 
 // fixture is a server of a test.
 type fixture struct {

@@ -271,11 +271,14 @@ func (s *Server) listStops(ctx context.Context, _ *Caller, in *InOrganisation) (
 	return answerWith(list[store.Stop]{Items: all}), err
 }
 
-func (s *Server) addStop(ctx context.Context, c *Caller, in *inOrganisationWith[struct {
+// NewStop is what is to be stopped.
+type NewStop struct {
 	Host   string `json:"host,omitempty" maxLength:"40" doc:"the id of a gateway; without it all of them"`
 	Agent  string `json:"agent,omitempty" maxLength:"100" doc:"an agent; without it every call"`
 	Reason string `json:"reason" minLength:"1" maxLength:"200"`
-}]) (*output[store.Stop], error) {
+}
+
+func (s *Server) addStop(ctx context.Context, c *Caller, in *inOrganisationWith[NewStop]) (*output[store.Stop], error) {
 	p, err := s.Store.AddStop(ctx, in.Organisation, store.Stop{Host: in.Body.Host, Agent: in.Body.Agent,
 		Reason: in.Body.Reason, Person: c.Account.Email})
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"bailey"
@@ -54,6 +55,9 @@ type liveHost struct {
 	host   store.Host
 	stream fleet.Stream
 	cancel context.CancelCauseFunc
+
+	since time.Time
+	heard atomic.Int64 // when the last frame came, in microseconds since 1970
 
 	sending sync.Mutex
 	slots   chan struct{} // a place for each command that the host carries out
@@ -209,10 +213,11 @@ func notAHost() error {
 func (h *Hosts) ServeHost(ctx context.Context, host store.Host, stream fleet.Stream) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	l := &liveHost{host: host, stream: stream, cancel: cancel,
+	l := &liveHost{host: host, stream: stream, cancel: cancel, since: h.s.Now(),
 		slots: make(chan struct{}, fleet.MaxHandlers), inFlight: map[string]bool{}}
 	quiet := time.AfterFunc(3*h.s.Heartbeat, func() { cancel(bailey.Unavailable.New("the host is silent", "")) })
 	defer quiet.Stop()
+	l.heard.Store(l.since.UnixMicro())
 	ended := make(chan error, 1)
 	go func() { ended <- h.converseWith(ctx, l, quiet) }()
 	// The stream ends when this function returns, and then the goroutine does.
@@ -243,6 +248,7 @@ func (h *Hosts) converseWith(ctx context.Context, l *liveHost, quiet *time.Timer
 			return err
 		}
 		quiet.Reset(3 * fleet.HeartbeatEvery)
+		l.heard.Store(h.s.Now().UnixMicro())
 		if err := h.receiveFrame(ctx, l, f); err != nil {
 			h.s.Log.Warn("the connection of a host is ended", "host", l.host.ID, "error", err)
 			return err

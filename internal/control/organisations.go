@@ -130,11 +130,14 @@ type WithRole struct {
 	Role string `json:"role" enum:"member,admin,owner"`
 }
 
-// setRole refuses to change an owner, or to make one, unless the caller is an owner.
-func (s *Server) setRole(ctx context.Context, c *Caller, in *struct {
+// memberRole is the new role of a member.
+type memberRole struct {
 	InOrganisationByID
 	Body WithRole
-}) (*nothing, error) {
+}
+
+// setRole refuses to change an owner, or to make one, unless the caller is an owner.
+func (s *Server) setRole(ctx context.Context, c *Caller, in *memberRole) (*nothing, error) {
 	role, err := store.ParseRole(in.Body.Role)
 	if err != nil {
 		return nil, err

@@ -101,6 +101,18 @@ var requests = map[string]struct {
 var needsGateway = []string{"answer-approval", "run-on-source", "read-source", "create-sandbox", "exec-in-sandbox",
 	"destroy-sandbox", "refresh-sandboxes"}
 
+// pageIDs are the ids of pages whose path has one.
+var pageIDs = map[string]string{
+	"host-page":                "{host}",
+	"remove-host-form":         "{host}",
+	"end-stop-form":            "{stop}",
+	"set-role-form":            "{member}",
+	"remove-member-form":       "{spare}",
+	"end-member-sessions-form": "{spare}",
+	"uninvite-form":            "{invitation}",
+	"remove-token-form":        "{token}",
+}
+
 // beyondRole are the routes whose handlers refuse some callers that have the role of the route.
 var beyondRole = map[string]string{
 	"remove-member": "a member only removes itself",
@@ -231,7 +243,7 @@ func checkRoute(t *testing.T, callers map[string]caller, kind string, r control.
 	req := requests[r.Operation]
 	path := strings.ReplaceAll(r.Path, "{organisation}", c.f.shop)
 	if strings.Contains(path, "{id}") {
-		path = strings.ReplaceAll(path, "{id}", makeSubject(t, callers["owner"].client, c.f.shop, req.id))
+		path = strings.ReplaceAll(path, "{id}", makeSubject(t, callers["owner"].client, c.f.shop, cmp.Or(req.id, pageIDs[r.Operation])))
 	}
 	path = strings.TrimSuffix(path, "{$}")
 	sender := *c.client

@@ -19,6 +19,7 @@ import (
 	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/dom"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -219,6 +220,8 @@ func (e Element) Fill(text string) {
 // Picture returns the window as a PNG of at most 256 colours.
 func (p *Page) Picture() []byte {
 	p.t.Helper()
+	Call(p, emulation.SetScrollbarsHidden, emulation.SetScrollbarsHiddenParams{Hidden: true})
+	defer Call(p, emulation.SetScrollbarsHidden, emulation.SetScrollbarsHiddenParams{})
 	small, err := reduceColours(Call(p, page.CaptureScreenshot, page.CaptureScreenshotParams{}).Data)
 	if err != nil {
 		p.t.Fatal(err)
