@@ -228,6 +228,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener, t *tls.Config) error {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true) // for the streams of hosts on this machine, or behind a proxy
 	go s.forgetOld(ctx)
+	go s.readOldReceipts(ctx)
 	h := &http.Server{Handler: streams, Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		WriteTimeout: 60 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug)}
