@@ -450,6 +450,16 @@ type DescribedRun interface {
 	Describe() (check []string, text string)
 }
 
+// ReachingRun is a [Run] on a machine that has a network of its own, which outlives the call.
+type ReachingRun interface {
+	Run
+	// Reaches returns the places that the machine may reach, if the call decides about that.
+	Reaches() []Endpoint
+	// Connections returns the connections of the machine since the last call on it, after Start has returned. It returns
+	// nil if there is nothing to report.
+	Connections() *EgressReport
+}
+
 // WantingRun is a [Run] that needs credentials of the broker which no manifest can name, such as the key of the provider
 // that the settings choose for a model. The result must be the same for each plan of the same job.
 type WantingRun interface {

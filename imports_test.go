@@ -106,6 +106,7 @@ var layers = []struct {
 	}},
 	{"front ends", "translate a protocol into calls", map[string]imports{
 		"internal/agenthook":  {ours: []string{".", "internal/shellparse", "internal/guard", "pack"}},
+		"internal/console":    {},
 		"internal/mcp":        {ours: []string{".", "internal/approvaltext", "internal/peer", "internal/strangers", "internal/strictjson"}, outside: []string{"github.com/modelcontextprotocol/go-sdk"}},
 		"internal/modelproxy": {ours: []string{".", "internal/modelwire", "internal/redact", "internal/safefile"}, outside: []string{"github.com/andybalholm/brotli", "github.com/klauspost/compress/zstd"}},
 		"internal/tui":        {ours: []string{".", "internal/approvaltext"}, outside: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
@@ -119,7 +120,7 @@ var layers = []struct {
 		"internal/policyfiles":      {ours: []string{".", "audit", "internal/localapi", "internal/policy", "internal/policy/review", "internal/receipts", "internal/safefile", "internal/terminal", "pack", "internal/strictjson"}},
 	}},
 	{"processes", "construct and connect everything below", map[string]imports{
-		"internal/control": {ours: []string{".", "audit", "internal/auth", "internal/fleet", "internal/fleet/link", "internal/ledger", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/receipts", "internal/store", "pack"}, outside: []string{"github.com/danielgtaylor/huma/v2", "golang.org/x/mod"}},
+		"internal/control": {ours: []string{".", "audit", "internal/approvaltext", "internal/auth", "internal/console", "internal/fleet", "internal/fleet/link", "internal/ledger", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/receipts", "internal/store", "pack"}, outside: []string{"github.com/danielgtaylor/huma/v2", "golang.org/x/mod"}},
 		"internal/gateway": {ours: []string{".", "internal/gate", "internal/localapi", "internal/localapi/apitype", "internal/peer", "internal/redact", "internal/safefile", "internal/settings", "internal/workspace", "pack", "internal/applied", "internal/strictjson"}},
 		"internal/server":  {ours: []string{"internal/passkey", ".", "audit", "hook", "internal/approve", "internal/broker", "internal/approvaltext", "internal/socketproxy", "internal/egress", "internal/gate", "internal/gateway", "internal/gitsign", "internal/hooks", "internal/hostapi", "internal/jail", "internal/agenthook", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/notify", "internal/packstore", "internal/policy", "internal/policy/review", "internal/policyfiles", "internal/receipts", "internal/safefile", "internal/settings", "internal/sshsig", "internal/terminal", "internal/workspace", "internal/wrap", "pack", "internal/toolsearch", "internal/applied", "internal/strictjson", "internal/ledger/index", "internal/ledger/notary", "internal/remote", "internal/sandbox", "internal/source", "internal/sshca", "internal/toolchain", "internal/modelproxy", "internal/redact", "internal/enrol", "internal/fleet", "internal/approver"}, outside: []string{"golang.org/x/sync"}},
 		"internal/sandbox": {ours: []string{".", "internal/hostapi", "internal/safefile", "internal/sandboxdiff", "internal/shellparse"}, outside: []string{"golang.org/x/sys"}},

@@ -3,6 +3,10 @@
 package main
 
 import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	osuser "os/user"
 	"path/filepath"
 	"strings"
@@ -169,6 +173,36 @@ func TestSandboxLogin(t *testing.T) {
 		{words: "echo sent | BAILEY_OPERATOR=1 bailey sandbox ssh --yes --json login 'cat >/tmp/sent'", prints: []string{`{"code":0}`}},
 		{words: "bailey sandbox exec login -- cat /tmp/sent", prints: []string{"sent"}},
 		{words: sshAttack, prints: []string{"…Permission denied (publickey)…", "…Host key verification failed…", "…Host key verification failed…"}},
+	} {
+		u.follow(t, s)
+	}
+}
+
+// networkRules let a policy decide about a network without a person.
+const networkRules = `export BAILEY_OPERATOR=1; bailey policy init "$HOME/rules" && echo '
+@id("sandbox-size-asks") @reason("large") forbid (principal, action == Action::"sandbox.create", resource) when { context.input has cpus && context.input.cpus > 60 };
+@id("sandbox-network-asks") @reason("hidden") forbid (principal, action == Action::"sandbox.exec", resource) when { context.commands.contains("?") };' >"$HOME/rules/network.cedar" && bailey policy apply "$HOME/rules" --yes`
+
+// TestSandboxNetwork gives a sandbox a network, with the gateway: a person must permit it, the places are those of the
+// settings, and the receipts have the connections.
+func TestSandboxNetwork(t *testing.T) {
+	u := boxUser(t)
+	place := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello "+r.URL.Path) }))
+	t.Cleanup(place.Close)
+	_, port, _ := net.SplitHostPort(place.Listener.Addr().String())
+	settings := `printf 'network:\n  endpoints:\n    - to: localhost:` + port + `\n      private: true\n      plain: true\n      for: [sandbox.create]\n' ` +
+		`>>"$HOME/.bailey/settings.yaml" && BAILEY_OPERATOR=1 bailey init --apply --yes`
+	for _, s := range []step{
+		{words: "go install ./cmd/bailey ./cmd/bailey-host"},
+		{words: "bailey sandbox create debian --name net --network names", exit: 1, prints: []string{"…open no places for the network…"}},
+		{words: settings, prints: []string{"…localhost:" + port + "…"}},
+		{words: "bailey sandbox create debian --name net --network names", exit: 2, prints: []string{"…has a network…"}},
+		{words: networkRules},
+		{words: "bailey sandbox create debian --name net --network names", prints: []string{"network  names", "reaches  localhost:" + port + " private plain"}},
+		{words: "bailey sandbox exec net -- wget -qO- http://localhost:" + port + "/x", prints: []string{"hello /x"}},
+		{words: "bailey sandbox exec net -- wget -qO- http://192.0.2.1/y", exit: 3, prints: []string{"…403 Forbidden…"}},
+		{words: `bailey receipts list --json | tail -n 1; grep -h '"refused":1' "$HOME"/.bailey/ledger/*.jsonl | tail -n 1`, prints: []string{`…"egress":{…"target":"192.0.2.1:80"…`}},
+		{words: "bailey sandbox destroy net", prints: []string{"destroyed …"}},
 	} {
 		u.follow(t, s)
 	}

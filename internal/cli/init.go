@@ -310,7 +310,7 @@ func (i *initRun) planApply(ctx context.Context) (*fileChange, error) {
 		describeLoosened(st.Applied.Redaction, st.Redaction) +
 		linesChange(st.Applied.Signers, st.Signers, signerLine, "a policy needs no signature any more") +
 		linesChange(st.Applied.Approvers, st.Approvers, approverLine, "an answer needs no signature any more") +
-		brokerChange(st.Applied.Broker, st.Broker) + notifyChange(st.Applied.Notify, st.Notify) +
+		pagesChange(st.Applied.ControlPlanePages, st.ControlPlanePages) + brokerChange(st.Applied.Broker, st.Broker) + notifyChange(st.Applied.Notify, st.Notify) +
 		networkChange(st.Applied.Network, st.Network) + agentsChange(st.Applied.Agents, st.Agents)
 	return &fileChange{file: st.File, note: note, diff: diff,
 		make: func(ctx context.Context) error { return i.applySettings(ctx, apitype.SettingsRequest{Base: st.Digest}) }}, nil

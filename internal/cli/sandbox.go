@@ -137,6 +137,9 @@ func printBox(w io.Writer, b hostapi.Sandbox) {
 		"sandbox  %s\nname     %s\nstate    %s\nimage    %s, sha256 %.12s\nmachine  %s, %s, %d CPU, %d MiB\nnetwork  %s\nends     %s\n",
 		b.ID, terminal.Shown(b.Name), b.State, terminal.Shown(b.Image), b.ImageDigest, terminal.Shown(b.Machine), b.Accelerator, b.CPUs,
 		b.MemoryMB, terminal.Shown(cmp.Or(b.Network, "none")), b.Expires.Local().Format(time.DateTime))
+	for _, place := range b.Egress {
+		fmt.Fprintf(w, "reaches  %s\n", terminal.Shown(place.Words()))
+	}
 	if b.Problem != "" {
 		fmt.Fprintf(w, "problem  %s\n  %s\n", terminal.Shown(b.Problem), terminal.Shown(b.Hint))
 	}
@@ -197,7 +200,7 @@ The first sandbox of an image boots it, which can take a minute; each later one 
 	f := cmd.Flags()
 	f.StringVar(&name, "name", "", "its `name`")
 	f.StringVar(&snapshot, "snapshot", "", "the `snapshot` to begin with, instead of an image")
-	f.StringVar(&network, "network", "", "its `network`; none unless said")
+	f.StringVar(&network, "network", "", "its `network`: none, which is the default, or names, the places that the settings open")
 	f.StringVar(&ttl, "ttl", "", "for how long it lives, such as `90m` or 24h")
 	f.IntVar(&cpus, "cpus", 0, "`processors`; 1 unless said")
 	f.IntVar(&memory, "memory", 0, "memory in `MiB`; 256 unless said")

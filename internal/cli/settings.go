@@ -42,6 +42,21 @@ func approverLine(a settings.Approver) string {
 	return line
 }
 
+// pagesChange describes a change of whether pages of the control plane may answer, for the difference that init shows.
+func pagesChange(old, now bool) string {
+	text := func(on bool) string {
+		if on {
+			return apitype.PagesAccepted + "\n"
+		}
+		return ""
+	}
+	words := terminal.Diff(text(old), text(now))
+	if now && !old {
+		words += "  ! a control plane that an attacker controls could have an approver's passkey grant another question\n"
+	}
+	return words
+}
+
 // brokerChange describes a change of the broker, for the difference that init shows.
 func brokerChange(old, now *settings.Broker) string {
 	words := terminal.Diff(brokerLine(old), brokerLine(now))

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"bailey/internal/console"
 )
 
 // asvs has the number of requirements of levels 1 and 2 in each section of the chapters that docs/asvs.md covers, as
@@ -97,8 +99,8 @@ func TestContentTypes(t *testing.T) {
 	f := startServer(t)
 	owner, _ := f.setUp(t)
 	for path, want := range map[string]string{"/": "text/html; charset=utf-8", "/account": "text/html; charset=utf-8",
-		"/login": "text/html; charset=utf-8", "/style.css": "text/css; charset=utf-8",
-		"/passkey.js": "text/javascript; charset=utf-8", "/api/v1/me": "application/json",
+		"/login": "text/html; charset=utf-8", console.Asset("console.css"): "text/css; charset=utf-8",
+		console.Asset("console.js"): "text/javascript; charset=utf-8", "/api/v1/me": "application/json",
 		"/api/v1/organisations/none/members": "application/problem+json", "/api/v1/me?x=1": "application/problem+json",
 		"/openapi.json": "application/openapi+json", "/none": "text/plain; charset=utf-8"} {
 		resp := owner.get(f.URL + path)

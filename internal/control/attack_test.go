@@ -179,7 +179,7 @@ func TestAttackBodies(t *testing.T) {
 	}
 	// Names are text in pages, whatever they contain.
 	want[object](owner, "PATCH", "/api/v1/organisations/"+shop, object{"name": `"><script>alert(1)</script>`})
-	if _, text := owner.send("GET", "/", nil); strings.Contains(string(text), "<script") ||
+	if _, text := owner.send("GET", "/", nil); strings.Contains(string(text), "<script>alert") ||
 		!strings.Contains(string(text), "&lt;script&gt;") {
 		t.Errorf("the page is %s", text)
 	}
@@ -205,7 +205,7 @@ func TestNoSecretsInAnswers(t *testing.T) {
 	}
 	checked := 0
 	for _, r := range f.Routes() {
-		if r.Method != "GET" || r.Open || strings.Contains(r.Path, "{provider}") { // which leads elsewhere
+		if r.Method != "GET" || r.Open || r.Stream || strings.Contains(r.Path, "{provider}") { // which leads elsewhere
 			continue
 		}
 		status, text := owner.send("GET", strings.TrimSuffix(strings.NewReplacer("{organisation}", shop,

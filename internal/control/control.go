@@ -81,6 +81,10 @@ type Server struct {
 	Hosts    *Hosts
 	news     announcer // of questions
 	passkeys *auth.Passkeys
+	// replaying is held while a policy is replayed, which takes a processor.
+	replaying sync.Mutex
+	live     liveEvents // for open pages
+	broken   policyReports
 }
 
 // New returns a server.
@@ -133,6 +137,7 @@ func New(c Config) (*Server, error) {
 	s.passkeyRoutes()
 	s.providerRoutes()
 	s.servePages()
+	s.consolePages()
 	return s, nil
 }
 
@@ -163,8 +168,9 @@ func (s *Server) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy",
-			"default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; form-action 'self'; "+
-				"frame-ancestors 'none'; base-uri 'none'")
+			"default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self'; "+
+				"manifest-src 'self'; worker-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; "+
+				"report-uri "+reportPath)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "no-referrer")
@@ -232,6 +238,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener, t *tls.Config) error {
 	h := &http.Server{Handler: streams, Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		WriteTimeout: 60 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug)}
+	h.RegisterOnShutdown(s.live.endAll)
 	if t != nil {
 		l = tls.NewListener(l, t)
 	}

@@ -34,8 +34,12 @@ func (s *Server) decisionRoutes() {
 	s.Hosts.OnEvent(fleet.ApprovalAsked, s.storeQuestion)
 	s.Hosts.OnEvent(fleet.ApprovalDecided, s.storeDecision)
 	s.Hosts.OnEvent(fleet.BundleState, s.storeBundleState)
+	s.Hosts.OnEvent(fleet.PolicyState, s.storePolicyState)
 	for _, kind := range []string{fleet.ApprovalAsked, fleet.ApprovalDecided} {
-		s.Hosts.AfterEvent(kind, func(_ context.Context, h store.Host, _ fleet.Event) { s.news.announceChange(h.Organisation) })
+		s.Hosts.AfterEvent(kind, func(_ context.Context, h store.Host, _ fleet.Event) {
+			s.news.announceChange(h.Organisation)
+			s.live.announceTopics(h.Organisation, topicApprovals)
+		})
 	}
 	s.Hosts.OnConnect(func(ctx context.Context, h store.Host) {
 		if h.Kind == store.Gateway {
@@ -108,7 +112,8 @@ func (s *Server) storeQuestion(ctx context.Context, tx *store.Tx, h store.Host, 
 	if err != nil {
 		return err
 	}
-	return s.Store.AskQuestion(ctx, tx, h, store.Question{ID: string(a.ID), Asked: a.At, Expires: a.Expires, Body: e.Body})
+	return s.Store.AskQuestion(ctx, tx, h, store.Question{ID: string(a.ID), Asked: a.At, Expires: a.Expires, Body: e.Body,
+		Agent: indexText(a.Agent), Capability: indexText(a.Capability)})
 }
 
 func (s *Server) storeDecision(ctx context.Context, tx *store.Tx, h store.Host, e fleet.Event) error {
@@ -138,13 +143,15 @@ type approvalItem struct {
 	Digest     string            `json:"digest" doc:"SHA-256 of the text: the challenge for a passkey"`
 	Text       string            `json:"text,omitempty" doc:"what an answer binds"`
 	Preview    string            `json:"preview,omitempty"`
+	Pages      bool              `json:"pages" doc:"whether the gateway accepts passkeys on pages of this server"`
 }
 
 func newApprovalItem(q store.Question, names map[string]string, whole bool) approvalItem {
 	var a fleet.Asked
 	json.Unmarshal(q.Body, &a) // checkAsked has read it
 	i := approvalItem{Question: q, HostName: names[q.Host], Agent: a.Agent, For: a.Person, Capability: string(a.Capability),
-		Impact: a.Impact, Rules: a.Rules, Roles: a.Roles, Count: a.Count, Level: string(a.Level), Digest: a.Digest}
+		Impact: a.Impact, Rules: a.Rules, Roles: a.Roles, Count: a.Count, Level: string(a.Level), Digest: a.Digest,
+		Pages: a.Pages}
 	if i.Rules == nil {
 		i.Rules = []fleet.AskedRule{}
 	}
@@ -185,7 +192,7 @@ func (s *Server) listApprovals(ctx context.Context, _ *Caller, in *struct {
 		}
 		version, _ = s.news.watchChanges(in.Organisation)
 	}
-	all, err := s.Store.Questions(ctx, in.Organisation, in.State)
+	all, err := s.Store.Questions(ctx, in.Organisation, store.QuestionFilter{State: in.State})
 	if err != nil {
 		return nil, err
 	}
@@ -214,17 +221,23 @@ type answered struct {
 	Count   int      `json:"count" doc:"how many are needed"`
 }
 
+// answerInput is an answer to a question.
+type answerInput struct {
+	InOrganisationByID
+	Body AnswerBody
+}
+
+// AnswerBody is the body of an answer.
+type AnswerBody struct {
+	Grant     bool   `json:"grant"`
+	Digest    string `json:"digest,omitempty" maxLength:"64" doc:"of the text that was answered"`
+	Signature string `json:"signature,omitempty" maxLength:"10000" doc:"of a grant: SSHSIG, or the answer of a passkey"`
+	Reason    string `json:"reason,omitempty" maxLength:"500" doc:"of a denial"`
+}
+
 // answerApproval relays an answer. A grant counts by its signature, whose key the gateway knows with its roles, so every
 // member may send one. A denial needs no signature, so it needs an admin.
-func (s *Server) answerApproval(ctx context.Context, c *Caller, in *struct {
-	InOrganisationByID
-	Body struct {
-		Grant     bool   `json:"grant"`
-		Digest    string `json:"digest,omitempty" maxLength:"64" doc:"of the text that was answered"`
-		Signature string `json:"signature,omitempty" maxLength:"10000" doc:"of a grant: SSHSIG, or the answer of a passkey"`
-		Reason    string `json:"reason,omitempty" maxLength:"500" doc:"of a denial"`
-	}
-}) (*output[answered], error) {
+func (s *Server) answerApproval(ctx context.Context, c *Caller, in *answerInput) (*output[answered], error) {
 	q, err := s.Store.QuestionByID(ctx, in.Organisation, in.ID)
 	switch {
 	case err != nil:

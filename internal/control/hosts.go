@@ -293,6 +293,7 @@ func (h *Hosts) welcomeHost(ctx context.Context, l *liveHost) error {
 			h.deliverCommand(ctx, l, &fleet.Command{ID: c.ID, Kind: c.Kind, Body: []byte(c.Body), Deadline: c.Deadline})
 		}
 	}()
+	h.s.live.announceTopics(l.host.Organisation, topicHosts)
 	go h.watchHost(ctx, l)
 	for _, f := range h.connect {
 		go f(ctx, l.host)
@@ -305,6 +306,7 @@ func (h *Hosts) leaveHost(l *liveHost) {
 	defer h.mu.Unlock()
 	if h.live[l.host.ID] == l {
 		delete(h.live, l.host.ID)
+		h.s.live.announceTopics(l.host.Organisation, topicHosts)
 	}
 }
 

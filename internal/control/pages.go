@@ -1,45 +1,40 @@
 package control
 
 import (
+	"cmp"
 	"context"
-	"embed"
 	"errors"
-	"html/template"
 	"net/http"
-	"sync"
+	"net/url"
+	"path"
+	"strings"
 
+	"bailey/internal/console"
 	"bailey/internal/store"
 )
 
-//go:embed pages
-var pages embed.FS
-
-var templates = sync.OnceValue(func() *template.Template {
-	return template.Must(template.ParseFS(pages,
-		"pages/*.html"))
-})
-
 // page is the content of a form, or of the page after it.
 type page struct {
-	Form, Token, Email, Name, Organisation string
-	Fault, Hint                            string
-	Account                                *store.Account
-	Organisations                          []store.Organisation
-	Passkeys                               []store.Passkey
-	Identities                             []store.Identity
-	Providers                              []store.Provider
-	Sessions                               []sessionItem
-	Next                                   string
+	console.Frame
+	Token, Email, Name, Organisation string
+	Fault, Hint                      string
+	Account                          *store.Account
+	Organisations                    []store.Organisation
+	Passkeys                         []store.Passkey
+	Identities                       []store.Identity
+	Providers                        []store.Provider
+	Sessions                         []sessionItem
+	Next                             string // the page after signing in, or ""
 }
+
+// titles are those of the pages outside of organisations.
+var titles = map[string]string{"account": "Your account", "continue": "Signed in", "fault": "Not possible",
+	"home": "Organisations", "join": "Join", "login": "Sign in", "setup": "Set up Bailey"}
 
 // servePages serves the first steps: creating the first account, accepting an invitation, signing in. Their forms run
 // the same handlers as the API.
 func (s *Server) servePages() {
-	for _, name := range []string{"style.css", "passkey.js"} {
-		s.mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) {
-			http.ServeFileFS(w, r, pages, "pages/"+name)
-		})
-	}
+	s.mux.Handle("GET /static/", console.Static())
 	addPage(s, "GET", "/account", "account", Access{People: true}, s.showAccountPage)
 	addPage(s, "GET", "/{$}", "home", Access{People: true}, s.showHome)
 	addPage(s, "POST", "/logout", "logout", Access{People: true}, func(w http.ResponseWriter, r *http.Request,
@@ -66,11 +61,11 @@ func (s *Server) servePages() {
 
 // addPage registers a page, which is admitted like a route of the API. Without a session, the answer is the login.
 func addPage(s *Server, method, path, id string, a Access, f func(http.ResponseWriter, *http.Request, *Caller) error) {
-	s.routes = append(s.routes, Route{method, path, id, true, nil, a})
+	s.routes = append(s.routes, Route{Method: method, Path: path, Operation: id, Page: true, Access: a})
 	s.mux.HandleFunc(method+" "+path, func(w http.ResponseWriter, r *http.Request) {
 		c, err := s.admitCaller(r, a)
 		if p, ok := errors.AsType[*problem](err); ok && p.Status == http.StatusUnauthorized {
-			http.Redirect(w, r, "/login", http.StatusSeeOther)
+			s.offerSignIn(w, r)
 			return
 		}
 		if err == nil {
@@ -79,9 +74,37 @@ func addPage(s *Server, method, path, id string, a Access, f func(http.ResponseW
 		if err != nil {
 			s.logFault(id, err)
 			p := asProblem(err)
-			s.showPage(w, "fault", p.Status, page{Fault: p.Detail, Hint: p.Hint})
+			v := page{Fault: p.Detail, Hint: p.Hint}
+			v.Frame.Account = c.Account.Name
+			s.showPage(w, "fault", p.Status, v)
 		}
 	})
+}
+
+// offerSignIn answers a request for a page without a session. A browser sends no strict cookie if a link of another site
+// or program led here, so such a request is made once more, by a page of this server.
+func (s *Server) offerSignIn(w http.ResponseWriter, r *http.Request) {
+	next := nextPage(r.URL.RequestURI())
+	if r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Site") == "cross-site" && next != "" {
+		s.showPage(w, "continue", http.StatusOK, page{Next: next})
+		return
+	}
+	address := "/login"
+	if r.Method == http.MethodGet && next != "" {
+		address += "?next=" + url.QueryEscape(next)
+	}
+	http.Redirect(w, r, address, http.StatusSeeOther)
+}
+
+// nextPage returns the page that follows signing in, or "" if it is not one of an organisation here: a link to the
+// sign-in must not lead to another site.
+func nextPage(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || len(text) > 1000 || u.Scheme != "" || u.Host != "" || u.User != nil || u.Fragment != "" ||
+		!strings.HasPrefix(text, "/o/") || path.Clean(u.Path) != u.Path || strings.HasSuffix(u.Path, "/live") {
+		return ""
+	}
+	return u.RequestURI()
 }
 
 // addForm registers a form that signs in. Its rate counts attempts, and not how often it is opened.
@@ -91,14 +114,15 @@ func (s *Server) addForm(name string, rate Rate, submit func(context.Context, *C
 		_ *Caller) error {
 		providers, err := s.Store.Providers(r.Context())
 		if err == nil {
-			s.showPage(w, name, http.StatusOK, page{Token: r.URL.Query().Get("token"), Providers: providers})
+			s.showPage(w, name, http.StatusOK, page{Token: r.URL.Query().Get("token"), Providers: providers,
+				Next: nextPage(r.URL.Query().Get("next"))})
 		}
 		return err
 	})
 	addPage(s, "POST", "/"+name, name, Access{Open: true}, func(w http.ResponseWriter, r *http.Request,
 		c *Caller) error {
 		p := page{Token: r.PostFormValue("token"), Email: r.PostFormValue("email"), Name: r.PostFormValue("name"),
-			Organisation: r.PostFormValue("organisation")}
+			Organisation: r.PostFormValue("organisation"), Next: nextPage(r.PostFormValue("next"))}
 		err := s.checkRate(rate, c.Address)
 		var in *signedIn
 		if err == nil {
@@ -112,7 +136,7 @@ func (s *Server) addForm(name string, rate Rate, submit func(context.Context, *C
 			return nil
 		}
 		http.SetCookie(w, &in.Cookie)
-		http.Redirect(w, r, "/", http.StatusSeeOther)
+		http.Redirect(w, r, cmp.Or(p.Next, "/"), http.StatusSeeOther)
 		return nil
 	})
 }
@@ -145,12 +169,18 @@ func (s *Server) showAccountPage(w http.ResponseWriter, r *http.Request, c *Call
 	return err
 }
 
-// showPage writes a page.
+// showPage writes a page outside of organisations.
 func (s *Server) showPage(w http.ResponseWriter, name string, status int, p page) {
-	p.Form = name
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	if err := templates().ExecuteTemplate(w, name+".html", p); err != nil {
-		s.Log.Debug("a page was not written", "page", name, "error", err)
+	p.Frame.Title = titles[name]
+	if p.Account != nil {
+		p.Frame.Account = p.Account.Name
+	}
+	s.writePage(w, name, status, p)
+}
+
+// writePage writes a page. A fault of its template is one of the server.
+func (s *Server) writePage(w http.ResponseWriter, name string, status int, v console.View) {
+	if err := console.Write(w, name, status, v); err != nil {
+		s.Log.Error("a page was not written", "page", name, "error", err)
 	}
 }

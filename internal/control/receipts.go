@@ -89,6 +89,7 @@ func (h *Hosts) storeReceipts(ctx context.Context, l *liveHost, r *fleet.Receipt
 	if err != nil {
 		return err
 	}
+	h.s.live.announceTopics(l.host.Organisation, topicReceipts)
 	return l.sendFrame(&fleet.Frame{Cosigned: answer})
 }
 

@@ -49,6 +49,7 @@ type Route struct {
 	Method, Path string
 	Operation    string
 	Page         bool         // HTML, not part of the API
+	Stream       bool         // events for a page, which end with the session
 	Answer       reflect.Type // of the handler, or nil
 	Access
 }
@@ -89,7 +90,7 @@ func addRoute[I, O any](s *Server, method, path, id, summary string, a Access,
 	if !a.Open {
 		o.Security = []map[string][]string{{"session": {}}, {"token": {}}}
 	}
-	s.routes = append(s.routes, Route{method, path, id, false, reflect.TypeFor[O](), a})
+	s.routes = append(s.routes, Route{Method: method, Path: path, Operation: id, Answer: reflect.TypeFor[O](), Access: a})
 	huma.Register(s.api, o, func(ctx context.Context, in *I) (*O, error) {
 		c, ok := ctx.Value(callerKey{}).(*Caller)
 		if !ok {

@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"net/url"
@@ -65,6 +66,8 @@ var requests = map[string]struct {
 	"list-approvals":      {needs: "member"},
 	"show-approval":       {needs: "member", id: "{approval}"},
 	"answer-approval":     {needs: "member", body: object{"grant": false}, id: "{approval}"},
+	"approval-page":       {id: "{approval}"}, // pages need no body, and are not of the API
+	"deny-page":           {id: "{approval}"},
 	"list-stops":          {needs: "member"},
 	"add-stop":            {needs: "admin", body: object{"reason": "test"}},
 	"end-stop":            {needs: "admin", id: "{stop}"},
@@ -217,6 +220,13 @@ func checkRoute(t *testing.T, callers map[string]caller, kind string, r control.
 	}
 	if r.Operation == "add-host" {
 		body = object{"name": "h " + kind, "kind": "gateway", "days": 1}
+	}
+	if r.Stream { // it does not end by itself
+		status := cmp.Or(whyRefused(c, r), http.StatusOK)
+		if resp := sender.get(sender.f.URL + path); c.token == "" && resp.StatusCode != status {
+			t.Errorf("%s: got %d, want %d", kind, resp.StatusCode, status)
+		}
+		return
 	}
 	status, text := sender.send(r.Method, path, body)
 	if refused := whyRefused(c, r); refused != 0 {

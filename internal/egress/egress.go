@@ -217,6 +217,15 @@ func (r *recorder) recordEvent(e Event) {
 	}
 }
 
+// takeTotals returns the sums, and begins anew with them and with what was reported.
+func (r *recorder) takeTotals() Totals {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sum := r.sum
+	r.sum, r.bad, r.all = Totals{}, 0, 0
+	return sum
+}
+
 // recordRefusal records a refusal and returns it.
 func (r *recorder) recordRefusal(via, target string, ref *Refusal) *Refusal {
 	r.recordEvent(Event{Kind: ref.kind, Via: via, Target: target, Reason: ref.why, Hint: ref.hint})

@@ -192,6 +192,16 @@ func (w *networkProxy) Serve(ctx context.Context, listeners []net.Listener) erro
 	return errors.Join(errs...)
 }
 
+// TakeReport is Report for a network that outlives calls: what it has returned is not reported again.
+func (w *networkProxy) TakeReport() bailey.EgressReport {
+	sum := w.proxy.record.takeTotals()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	events := w.events
+	w.events = nil
+	return bailey.EgressReport{EgressTotals: sum, Events: events}
+}
+
 func (w *networkProxy) Report() bailey.EgressReport {
 	w.mu.Lock()
 	defer w.mu.Unlock()

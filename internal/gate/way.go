@@ -56,8 +56,15 @@ func (c *callState) hideInFile(w bailey.Want) error {
 	return nil
 }
 
-// reachableTargets lists the destinations that the tool could reach, formatted by as. It returns nil if the cage has no network.
+// reachableTargets lists the destinations that the tool could reach, formatted by as. It returns nil if neither the cage nor
+// the machine of the call has a network.
 func (c *callState) reachableTargets(as func(bailey.Endpoint) string) (list []string) {
+	if run, ok := c.run.(bailey.ReachingRun); ok {
+		for _, e := range run.Reaches() {
+			list = append(list, as(e))
+		}
+		return list
+	}
 	if c.job.Network == nil {
 		return nil
 	}
@@ -90,10 +97,16 @@ const (
 // recordEgress stores the network activity of the call. If there are more events than a receipt holds, refusals come first.
 // Omitted events are counted.
 func (c *callState) recordEgress() {
-	if c.way == nil {
+	var whole bailey.EgressReport
+	run, ok := c.run.(bailey.ReachingRun)
+	switch {
+	case c.way != nil:
+		whole = c.way.Report()
+	case ok && run.Connections() != nil:
+		whole = *run.Connections()
+	default:
 		return
 	}
-	whole := c.way.Report()
 	keep, left := make([]bool, len(whole.Events)), maxTold
 	for _, first := range []bool{true, false} {
 		for i, e := range whole.Events {

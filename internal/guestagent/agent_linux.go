@@ -73,7 +73,7 @@ func (a *Agent) welcomeHost(resync *guestwire.Resyncer, payload []byte) (*sessio
 		return nil, err
 	}
 	resync.Expect(hello.Marker)
-	s := &session{a: a, streams: map[uint32]*stream{}}
+	s := &session{a: a, streams: map[uint32]*stream{}, listeners: map[string]*listener{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.mayRun.Store(!hello.MustRenew)
 	answer := guestwire.Marshal(nil, &guestwire.Welcome{Version: guestwire.Version, Arch: runtime.GOARCH, Init: a.init})
@@ -98,9 +98,10 @@ type session struct {
 	mayRun atomic.Bool // false in a clone before its renewal
 	ended  atomic.Bool
 
-	mu      sync.Mutex
-	streams map[uint32]*stream
-	last    uint32 // the highest stream so far
+	mu        sync.Mutex
+	streams   map[uint32]*stream
+	last      uint32 // the highest stream so far
+	listeners map[string]*listener
 }
 
 var errGone = errors.New("the host has ended the session")
@@ -115,6 +116,9 @@ func (s *session) endSession() {
 	defer s.mu.Unlock()
 	for _, st := range s.streams {
 		st.closeAll(errGone)
+	}
+	for _, l := range s.listeners {
+		l.Close()
 	}
 }
 
@@ -184,6 +188,9 @@ func (s *session) openStream(f guestwire.Frame) error {
 	case guestwire.OpExec:
 		st.in = guestwire.NewInbox()
 		st.out = [3]*guestwire.Allowance{guestwire.Stdout: guestwire.NewAllowance(), guestwire.Stderr: guestwire.NewAllowance()}
+	case guestwire.OpAccept:
+		st.in = guestwire.NewInbox()
+		st.out[guestwire.Stdout] = guestwire.NewAllowance()
 	case guestwire.OpWrite, guestwire.OpEdit:
 		st.in = guestwire.NewInbox()
 	case guestwire.OpRead, guestwire.OpList, guestwire.OpOutput:
@@ -282,6 +289,8 @@ func (st *stream) performOp(op guestwire.Op, m guestwire.Message) (guestwire.Mes
 	switch op {
 	case guestwire.OpExec:
 		return st.runCommand(m.(*guestwire.Command))
+	case guestwire.OpAccept:
+		return st.serveConnection(m.(*guestwire.Listener))
 	case guestwire.OpStart:
 		return a.startJob(m.(*guestwire.Command))
 	case guestwire.OpJobs:

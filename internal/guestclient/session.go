@@ -56,7 +56,8 @@ type Session struct {
 	marker  Marker
 	welcome guestwire.Welcome
 	renewed atomic.Bool
-	slots   chan struct{} // a token for each open stream
+	slots   chan struct{} // a token for each open operation
+	places  chan struct{} // a token for each connection of the guest that is served or awaited
 
 	writing sync.Mutex // held while a frame is written
 	w       *guestwire.Writer
@@ -74,7 +75,8 @@ func Dial(ctx context.Context, conn net.Conn, cfg Config) (*Session, error) {
 	cfg.OpTime = cmp.Or(cfg.OpTime, 30*time.Second)
 	cfg.Grace = cmp.Or(cfg.Grace, 10*time.Second)
 	s := &Session{conn: conn, cfg: cfg, w: guestwire.NewWriter(conn), streams: map[uint32]*stream{},
-		done: make(chan struct{}), slots: make(chan struct{}, guestwire.MaxStreams)}
+		done: make(chan struct{}), slots: make(chan struct{}, guestwire.MaxOperations),
+		places: make(chan struct{}, guestwire.MaxConnections)}
 	s.renewed.Store(!cfg.MustRenew)
 	if rand.Read(s.marker[:]); cfg.Marker != nil {
 		s.marker = *cfg.Marker

@@ -58,9 +58,13 @@ func (s *Session) runOperation(ctx context.Context, o operation) error {
 		return bailey.Invalid.Errorf("Write large values to a file in the sandbox first.",
 			"the request has %d bytes, more than %d", len(payload), guestwire.MaxPayload)
 	}
+	slots := s.slots
+	if o.op == guestwire.OpAccept {
+		slots = s.places
+	}
 	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
 	case <-ctx.Done():
 		return interruptedError(ctx.Err())
 	case <-s.done:
@@ -146,6 +150,9 @@ func (st *stream) startCopies(o operation) *copies {
 				return st.s.sendFrame(guestwire.KindCredit, st.id, guestwire.CreditPayload(channel, n))
 			})
 			if err == nil || st.s.Err() != nil {
+				if end, ok := w.(interface{ CloseWrite() error }); ok {
+					end.CloseWrite()
+				}
 				return
 			}
 			st.in[channel].Close(err) // what still comes is dropped

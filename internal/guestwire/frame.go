@@ -32,7 +32,7 @@ import (
 const Port = "bailey"
 
 // Version is the version of the protocol. Another version is refused.
-const Version = 1
+const Version = 2
 
 const (
 	// MaxPayload is the maximum size of a frame's payload.
@@ -41,7 +41,9 @@ const (
 	// Window is how many bytes a sender may have on one channel before the receiver has consumed any of them.
 	Window = 128 << 10
 	// MaxStreams is how many streams may be open at once. With Window, it bounds the memory of a session.
-	MaxStreams = 32
+	MaxStreams = MaxOperations + MaxConnections
+	// MaxOperations is how many of them may be operations other than OpAccept, and MaxConnections how many OpAccept.
+	MaxOperations, MaxConnections = 32, 64
 	// MarkerSize is the size of a nonce and of a marker.
 	MarkerSize = 32
 )

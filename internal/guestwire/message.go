@@ -1,6 +1,7 @@
 package guestwire
 
 import (
+	"net/netip"
 	"path"
 	"strings"
 )
@@ -35,6 +36,32 @@ func (m *Welcome) Fields(c *Codec) {
 	c.Bool(&m.Init)
 }
 
+// Listener names a TCP socket in the guest that accepts one connection for the host. The guest listens from the first
+// request for an address until the session ends. Stdin has the bytes to the client, Stdout those from it after the first
+// one. An empty data frame on Stdout is the end of what the client sends.
+type Listener struct{ Address string }
+
+// Fields implements Message.
+func (m *Listener) Fields(c *Codec) { c.Text(&m.Address) }
+
+// Fault returns the reason why nothing can listen there, or "". Only loopback addresses are permitted.
+func (m *Listener) Fault() string {
+	at, err := netip.ParseAddrPort(m.Address)
+	switch {
+	case err != nil:
+		return "it is not an address with a port"
+	case !at.Addr().Is4() || !at.Addr().IsLoopback() || at.Port() == 0:
+		return "it is not a port of 127.0.0.0/8"
+	}
+	return ""
+}
+
+// Connected is the first byte on Stdout of OpAccept.
+const Connected = 'C'
+
+// MaxListeners is how many addresses a session may listen on.
+const MaxListeners = 24
+
 // Op is the first byte of a request. The message of the operation follows.
 type Op byte
 
@@ -54,6 +81,7 @@ const (
 	OpSync                   // Empty; replies Empty
 	OpSnapshot               // Empty; replies Empty
 	OpPowerOff               // Empty; replies Empty, then the guest ends
+	OpAccept                 // Listener; Stdout begins with a byte when a client has connected; replies Empty
 )
 
 // Before says whether an operation may precede the renewal of a clone.
@@ -383,6 +411,8 @@ func (o Op) Request() Message {
 		return &Edit{}
 	case OpRenew:
 		return &Renewal{}
+	case OpAccept:
+		return &Listener{}
 	case OpJobs, OpIdentity, OpSync, OpSnapshot, OpPowerOff:
 		return &Empty{}
 	}

@@ -11,10 +11,12 @@ package hostapi
 import (
 	"encoding/json"
 	"time"
+
+	"bailey"
 )
 
 // Protocol is the version of the protocol. Another version is refused.
-const Protocol = 2
+const Protocol = 3
 
 // An Owner is the caller of an operation and, once the sandbox is created, its owner.
 type Owner struct {
@@ -42,24 +44,25 @@ const (
 
 // Sandbox describes a sandbox. Image and ImageDigest, Accelerator and Machine belong into receipts.
 type Sandbox struct {
-	ID          string    `json:"id"` // "sb-" and 26 characters of a-z2-7
-	Name        string    `json:"name"`
-	Image       string    `json:"image"`
-	ImageDigest string    `json:"imageDigest"`
-	Owner       Owner     `json:"owner"`
-	State       State     `json:"state"`
-	Accelerator string    `json:"accelerator"` // "kvm" or "emulated"
-	CPUs        int       `json:"cpus"`
-	MemoryMB    int       `json:"memoryMB"`
-	DiskBytes   int64     `json:"diskBytes"`         // size of the disk; 0 without disk
-	Network     string    `json:"network"`           // "none"
-	Address     string    `json:"address,omitempty"` // of its network
-	Created     time.Time `json:"created"`
-	Expires     time.Time `json:"expires"`
-	From        string    `json:"from,omitempty"` // id of the snapshot or sandbox from which it was made or restored
-	Machine     string    `json:"machine"`        // type of the machine, for example microvm
-	Problem     string    `json:"problem,omitempty"`
-	Hint        string    `json:"hint,omitempty"`
+	ID          string `json:"id"` // "sb-" and 26 characters of a-z2-7
+	Name        string `json:"name"`
+	Image       string `json:"image"`
+	ImageDigest string `json:"imageDigest"`
+	Owner       Owner  `json:"owner"`
+	State       State  `json:"state"`
+	Accelerator string `json:"accelerator"` // "kvm" or "emulated"
+	CPUs        int    `json:"cpus"`
+	MemoryMB    int    `json:"memoryMB"`
+	DiskBytes   int64  `json:"diskBytes"` // size of the disk; 0 without disk
+	Network     string `json:"network"`   // "none" or "names"
+	// Egress are the places that it may reach.
+	Egress  []bailey.Endpoint `json:"egress,omitempty"`
+	Created time.Time         `json:"created"`
+	Expires time.Time         `json:"expires"`
+	From    string            `json:"from,omitempty"` // id of the snapshot or sandbox from which it was made or restored
+	Machine string            `json:"machine"`        // type of the machine, for example microvm
+	Problem string            `json:"problem,omitempty"`
+	Hint    string            `json:"hint,omitempty"`
 }
 
 // CreateRequest asks for a new sandbox from an image, or from a snapshot.
@@ -70,11 +73,24 @@ type CreateRequest struct {
 	CPUs     int           `json:"cpus,omitempty"`     // the default is 1; that of the snapshot cannot be changed
 	MemoryMB int           `json:"memoryMB,omitempty"` // the default is 256
 	TTL      time.Duration `json:"ttl,omitempty"`      // nanoseconds; the default is 24 hours
-	Network  string        `json:"network,omitempty"`  // "none" or ""
+	Network  *Network      `json:"network,omitempty"`  // none if it is not set
 	// Digest, if set, is that of the image. If the image has another one meanwhile, the request is refused.
 	Digest string `json:"digest,omitempty"`
 	// Attended means that the sandbox ends with the connection: see [Client.Attend].
 	Attended bool `json:"attended,omitempty"`
+}
+
+// Names of networks.
+const (
+	NoNetwork    = "none"
+	NamesNetwork = "names" // the egress proxy of the host, which connects to the places of a [Network] only
+)
+
+// Network is what the programs of a sandbox may reach, through the egress proxy (package egress).
+type Network struct {
+	Endpoints []bailey.Endpoint `json:"endpoints"`
+	Upstream  string            `json:"upstream,omitempty"` // the URL of the proxy of this machine
+	ByName    bool              `json:"byName,omitempty"`   // the upstream resolves names
 }
 
 // ImageRequest names an image.
@@ -301,9 +317,11 @@ var (
 	ReadFile       = Endpoint[FileRequest, Content]{"read-file"}
 	WriteFile      = Endpoint[WriteRequest, File]{"write-file"}
 	EditFile       = Endpoint[EditRequest, Edited]{"edit-file"}
-	ListFiles      = Endpoint[FileRequest, []File]{"list-files"}
-	HostStatus     = Endpoint[None, Status]{"status"}
-	ShowImage      = Endpoint[ImageRequest, ImageInfo]{"image"}
+	// TakeEgress returns the connections of a sandbox since the last answer.
+	TakeEgress = Endpoint[Target, bailey.EgressReport]{"take-egress"}
+	ListFiles  = Endpoint[FileRequest, []File]{"list-files"}
+	HostStatus = Endpoint[None, Status]{"status"}
+	ShowImage  = Endpoint[ImageRequest, ImageInfo]{"image"}
 )
 
 // AgentProgram, as the program of a command, is the agent of the sandbox itself.

@@ -177,7 +177,7 @@ func (r *callRun) describeCage() {
 	add("", "bailey microvm plan 1")
 	add("machine", "machine %q image %q sha256 %q accelerator %q memory %d MiB", r.image.Machine, r.image.Name,
 		r.image.Digest, r.image.Accelerator, r.memoryMB)
-	add("network", "network %q", NoNetwork)
+	add("network", "network %q", hostapi.NoNetwork)
 	add("machine", "program %q of the image, as user %d, in %q", r.job.Command, callUser, r.workDir())
 	for _, p := range r.job.Places {
 		add("copies", "copy %q, read-only", p.Path)
@@ -187,7 +187,7 @@ func (r *callRun) describeCage() {
 	}
 	r.cage = bailey.Cage{Kind: CallKind, Enforced: true, Layers: []string{"machine", "network", "copies", "masks"},
 		Plan: text.String(), PlanLayers: lines,
-		Labels: []string{"accelerator=" + r.image.Accelerator, "image=" + r.image.Name, "network=" + NoNetwork}}
+		Labels: []string{"accelerator=" + r.image.Accelerator, "image=" + r.image.Name, "network=" + hostapi.NoNetwork}}
 	sum := sha256.Sum256([]byte(r.cage.Plan))
 	r.cage.PlanDigest = hex.EncodeToString(sum[:])
 	r.recordMachine(hostapi.Sandbox{Image: r.image.Name, ImageDigest: r.image.Digest, Accelerator: r.image.Accelerator,

@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -200,21 +201,27 @@ func (h *fakeHost) answer(q hostapi.Query) (any, error) {
 		return nil, bailey.Invalid.New("the owner of a call has a person and an agent", "")
 	}
 	var r struct {
-		Sandbox, Name, Image, Snapshot, Network, Path, ID string
-		Before, After                                     string
-		CPUs, MemoryMB, N, Bytes, Signal                  int
-		TTL                                               time.Duration
-		Limit                                             int64
-		Data                                              []byte
-		Mode, UID, GID                                    uint32
-		Parents, All                                      bool
-		Argv, Env                                         []string
-		Dir                                               string
+		Sandbox, Name, Image, Snapshot, Path, ID string
+		Network                                  *hostapi.Network
+		Before, After                            string
+		CPUs, MemoryMB, N, Bytes, Signal         int
+		TTL                                      time.Duration
+		Limit                                    int64
+		Data                                     []byte
+		Mode, UID, GID                           uint32
+		Parents, All                             bool
+		Argv, Env                                []string
+		Dir                                      string
 	}
 	if err := strict(q.Request, &r); err != nil {
 		return nil, bailey.Invalid.Wrap(err, "malformed", "")
 	}
 	switch q.Verb {
+	case "take-egress":
+		if _, err := h.find(q.Owner, r.Sandbox); err != nil {
+			return nil, err
+		}
+		return bailey.EgressReport{EgressTotals: bailey.EgressTotals{Connections: 1}}, nil
 	case "status":
 		return hostapi.Status{Accelerator: "emulated", CPUs: 2, MemoryMB: 4096}, nil
 	case "list":
@@ -233,8 +240,12 @@ func (h *fakeHost) answer(q hostapi.Query) (any, error) {
 		if r.Image != "debian" && r.Snapshot == "" {
 			return nil, bailey.NotFound.Errorf("", "there is no image %s", r.Image)
 		}
-		return h.add(q.Owner, hostapi.Sandbox{Name: r.Name, Image: "debian", CPUs: r.CPUs, MemoryMB: r.MemoryMB, From: r.Snapshot,
-			Expires: time.Unix(0, 0).Add(r.TTL)}), nil
+		made := hostapi.Sandbox{Name: r.Name, Image: "debian", CPUs: r.CPUs, MemoryMB: r.MemoryMB, From: r.Snapshot,
+			Expires: time.Unix(0, 0).Add(r.TTL)}
+		if r.Network != nil {
+			made.Network, made.Egress = hostapi.NamesNetwork, r.Network.Endpoints
+		}
+		return h.add(q.Owner, made), nil
 	}
 	b, err := h.find(q.Owner, r.Sandbox)
 	if err != nil {
@@ -314,7 +325,8 @@ func (h *fakeHost) answer(q hostapi.Query) (any, error) {
 func (h *fakeHost) add(o hostapi.Owner, b hostapi.Sandbox) hostapi.Sandbox {
 	b.ID = "sb-" + strings.Repeat("a", 25) + string(rune('a'+len(h.boxes)))
 	h.made++
-	b.ImageDigest, b.Owner, b.State, b.Accelerator, b.Network, b.Machine = strings.Repeat("d", 64), o, hostapi.Running, "emulated", "none", "microvm"
+	b.ImageDigest, b.Owner, b.State, b.Accelerator, b.Machine = strings.Repeat("d", 64), o, hostapi.Running, "emulated", "microvm"
+	b.Network = cmp.Or(b.Network, hostapi.NoNetwork)
 	if h.digest != "" {
 		b.ImageDigest = h.digest
 	}

@@ -26,15 +26,15 @@ const CageKind = "sandbox"
 // Hidden stands in the commands of a request for programs that the call hides, for example behind a variable.
 const Hidden = "?"
 
-// NoNetwork is the network of a sandbox without one.
-const NoNetwork = "none"
-
 // Runner runs calls on sandboxes. The arguments of a job are a verb, its operands, and settings of the form NAME=value;
 // the word "command" precedes the words of a command.
 type Runner struct {
 	bailey.PlainRunner
 	// Host returns the client of the host of sandboxes. It connects to nothing.
 	Host func() (*hostapi.Client, error)
+	// Network returns the places that the settings open for sandboxes with the network names. If there are none, a
+	// sandbox cannot have that network.
+	Network func() hostapi.Network
 	// Inventories is the directory for the inventories of images, by digest. It is created at the first need.
 	Inventories string
 }
@@ -114,7 +114,7 @@ func (r *Runner) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	run := &machineRun{client: client, inventories: r.Inventories, action: a, verb: v,
+	run := &machineRun{client: client, network: r.Network, inventories: r.Inventories, action: a, verb: v,
 		timeout: cmp.Or(job.Timeout, bailey.DefaultTimeout),
 		owner:   hostapi.Owner{Person: job.Principal.Person, Agent: job.Principal.Agent, Session: string(job.Session)}}
 	if err := run.findMachine(ctx); err != nil {
@@ -128,12 +128,15 @@ func (r *Runner) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 type machineRun struct {
 	bailey.PlainRun
 	client      *hostapi.Client
+	network     func() hostapi.Network
 	inventories string
 	owner       hostapi.Owner
 	action      action
 	verb        verb
 	timeout     time.Duration
-	box         hostapi.Sandbox // of the call; the one to create has no id
+	box         hostapi.Sandbox  // of the call; the one to create has no id
+	reach       *hostapi.Network // of the sandbox to create
+	told        *bailey.EgressReport
 	cage        bailey.Cage
 	large       bool   // the call makes a large machine
 	hidden      string // why a command hides programs
@@ -184,7 +187,10 @@ func (r *machineRun) planCreation(ctx context.Context) error {
 		return err
 	}
 	r.box = hostapi.Sandbox{Image: image, CPUs: cpus, MemoryMB: memory, Accelerator: status.Accelerator,
-		Network: cmp.Or(r.action.settings["network"], NoNetwork)}
+		Network: cmp.Or(r.action.settings["network"], hostapi.NoNetwork)}
+	if err := r.planNetwork(); err != nil {
+		return err
+	}
 	if from != "" {
 		found, err := r.findSnapshot(ctx, from)
 		if err != nil {
@@ -197,6 +203,37 @@ func (r *machineRun) planCreation(ctx context.Context) error {
 	r.large = isLarge(cpus, memory)
 	return nil
 }
+
+// planNetwork finds the places that the sandbox to create may reach.
+func (r *machineRun) planNetwork() error {
+	switch r.box.Network {
+	case hostapi.NoNetwork:
+		return nil
+	case hostapi.NamesNetwork:
+	default:
+		return bailey.Invalid.Errorf("use none, or names", "there is no network %.40q for sandboxes", r.box.Network)
+	}
+	reach := r.network()
+	if len(reach.Endpoints) == 0 {
+		return bailey.Denied.New("the settings open no places for the network of sandboxes",
+			"a person can add them to settings.yaml, under network, endpoints, for sandbox.create; then bailey init --apply")
+	}
+	r.reach, r.box.Egress = &reach, reach.Endpoints
+	return nil
+}
+
+// Reaches returns the places that a machine made by the call may reach. Other calls do not open any: policy decided about
+// the network when the machine was made, and sees it as a label.
+func (r *machineRun) Reaches() []bailey.Endpoint {
+	if r.action.verb != "create" && r.action.verb != "branch" {
+		return nil
+	}
+	return r.box.Egress
+}
+
+// Connections returns the connections of the machine since the last call on it, after Start has returned. It returns nil if
+// the machine has no network.
+func (r *machineRun) Connections() *bailey.EgressReport { return r.told }
 
 // findSnapshot finds a snapshot of the caller.
 func (r *machineRun) findSnapshot(ctx context.Context, from string) (hostapi.Snapshot, error) {
@@ -228,7 +265,10 @@ func (r *machineRun) describeCage() {
 		r.cage.Labels = r.machineLabels()
 		add("machine", "machine %q image %q sha256 %q accelerator %q network %q", r.box.ID, r.box.Image,
 			r.box.ImageDigest,
-			r.box.Accelerator, cmp.Or(r.box.Network, NoNetwork))
+			r.box.Accelerator, cmp.Or(r.box.Network, hostapi.NoNetwork))
+		for _, place := range r.box.Egress {
+			add("machine", "egress %q", place.Words())
+		}
 	}
 	if len(r.action.command) > 0 {
 		var names []string
@@ -247,7 +287,7 @@ func (r *machineRun) describeCage() {
 // machineLabels returns the facts about the machine that rules can test.
 func (r *machineRun) machineLabels() []string {
 	labels := []string{"accelerator=" + r.box.Accelerator, "image=" + r.box.Image,
-		"network=" + cmp.Or(r.box.Network, NoNetwork)}
+		"network=" + cmp.Or(r.box.Network, hostapi.NoNetwork)}
 	if r.large {
 		labels = append(labels, "size=large")
 	}
@@ -277,7 +317,10 @@ func (r *machineRun) Describe() (check []string, text string) {
 	if r.box.ID != "" {
 		check = []string{"bailey", "sandbox", "show", r.box.ID}
 		fmt.Fprintf(&b, "sandbox %s (%s) of %s, network %s\n", r.box.Name, r.box.ID, r.box.Image,
-			cmp.Or(r.box.Network, NoNetwork))
+			cmp.Or(r.box.Network, hostapi.NoNetwork))
+	}
+	for _, place := range r.box.Egress {
+		fmt.Fprintf(&b, "it can reach %s\n", place.Words())
 	}
 	if len(r.cage.Commands) > 0 {
 		fmt.Fprintf(&b, "programs: %s\n", strings.Join(r.cage.Commands, " "))
@@ -291,6 +334,7 @@ func (r *machineRun) Describe() (check []string, text string) {
 // Start performs the operation once.
 func (r *machineRun) Start(ctx context.Context, _ bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 	exit, err := r.verb.do(ctx, r, withWriters(s))
+	r.takeConnections(ctx)
 	if err == nil {
 		return exit, nil
 	}
@@ -301,6 +345,20 @@ func (r *machineRun) Start(ctx context.Context, _ bailey.Lent, s bailey.Streams)
 		exit.Code = bailey.NeverRan
 	}
 	return exit, r.addHint(err)
+}
+
+// takeConnections asks the host what the machine connected to. The answer is for the receipt only, so a call does not fail
+// without it.
+func (r *machineRun) takeConnections(ctx context.Context) {
+	if r.box.Network != hostapi.NamesNetwork || !r.verb.target {
+		return
+	}
+	report, err := hostapi.TakeEgress.Ask(ctx, r.client, r.owner, hostapi.Target{Sandbox: r.box.ID})
+	if err != nil {
+		report.Events = []bailey.EgressEvent{{Time: time.Now(), Kind: bailey.EgressFailed, Via: "sandbox",
+			Reason: "the host did not report the connections of the sandbox: " + err.Error()}}
+	}
+	r.told = &report
 }
 
 // addHint adds the cure to an error of the host that has none.

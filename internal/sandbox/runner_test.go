@@ -37,6 +37,8 @@ type result struct {
 	out, log string
 	exit     bailey.Exit
 	cage     bailey.Cage
+	reaches  []bailey.Endpoint
+	told     *bailey.EgressReport
 	err      error
 }
 
@@ -72,6 +74,9 @@ func (d desk) call(id bailey.CapabilityID, input map[string]any) (r result) {
 	}
 	r.exit, r.err = run.Start(d.t.Context(), bailey.Lent{}, s)
 	r.out, r.log, r.cage = out.String(), log.String(), run.Cage()
+	if network, ok := run.(bailey.ReachingRun); ok {
+		r.reaches, r.told = network.Reaches(), network.Connections()
+	}
 	if planned.PlanDigest != r.cage.PlanDigest {
 		d.t.Errorf("%s: the plan changed while it ran", id)
 	}
@@ -239,6 +244,36 @@ func TestReceiptNamesTheMachine(t *testing.T) {
 	}
 	if commands := []string{"curl", "echo", "sh", Hidden}; !slices.Equal(r.cage.Commands, commands) {
 		t.Errorf("commands %q", r.cage.Commands)
+	}
+}
+
+// TestNetworks checks that a sandbox gets the places that the settings open, that policy learns of them when the machine is
+// made, and that the receipts of later calls have its connections.
+func TestNetworks(t *testing.T) {
+	h := startFakeHost(t)
+	d := newDesk(t, h, "ann", "claude")
+	places := []bailey.Endpoint{{Host: "deb.example.com", Port: 443}, {Host: "mirror.test", Port: 80, Plain: true}}
+	create := map[string]any{"image": "debian", "network": "names"}
+	d.runner.Network = func() hostapi.Network { return hostapi.Network{} }
+	if r := d.call("sandbox.create", create); !errors.Is(r.err, bailey.Denied) || !strings.Contains(bailey.HintOf(r.err), "sandbox.create") {
+		t.Errorf("without places: %v", r.err)
+	}
+	d.runner.Network = func() hostapi.Network { return hostapi.Network{Endpoints: places, Upstream: "http://proxy.test:3128"} }
+	r := d.call("sandbox.create", create)
+	box := h.seen().boxes[0]
+	if r.err != nil || box.Network != hostapi.NamesNetwork || !slices.Equal(box.Egress, places) || !slices.Contains(r.cage.Labels, "network=names") ||
+		!strings.Contains(r.cage.Plan, `egress "mirror.test:80 plain"`) {
+		t.Errorf("%v, %+v, %+v", r.err, box, r.cage)
+	}
+	if !slices.Equal(r.reaches, places) || r.told != nil {
+		t.Errorf("policy learns of %v, the receipt of %v", r.reaches, r.told)
+	}
+	r = d.call("sandbox.exec", map[string]any{"sandbox": box.ID, "command": []any{"id"}})
+	if r.err != nil || r.told == nil || r.told.Connections != 1 || len(r.reaches) > 0 {
+		t.Errorf("%v, policy learns of %v, the receipt of %+v", r.err, r.reaches, r.told)
+	}
+	if r = d.call("sandbox.create", map[string]any{"image": "debian", "network": "lan"}); !errors.Is(r.err, bailey.Invalid) {
+		t.Errorf("an unknown network: %v", r.err)
 	}
 }
 

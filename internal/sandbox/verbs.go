@@ -169,7 +169,7 @@ func createBox(ctx context.Context, r *machineRun, s bailey.Streams) (bailey.Exi
 	}
 	q := hostapi.CreateRequest{Name: r.action.settings["name"], Snapshot: r.action.settings["snapshot"],
 		CPUs:     r.box.CPUs,
-		MemoryMB: r.box.MemoryMB, TTL: ttl, Network: r.action.settings["network"]}
+		MemoryMB: r.box.MemoryMB, TTL: ttl, Network: r.reach}
 	if q.Snapshot == "" {
 		q.Image = r.box.Image
 	}

@@ -1,10 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -26,8 +28,12 @@ import (
 // orders to stop, and policies. It believes the control plane nothing that permits a call: a grant needs the signature of
 // an approver of settings.yaml, and a policy that of a signer. What only stops calls needs no signature.
 
-// byControlPlane is the operator right of what the control plane sent.
-const byControlPlane localapi.Operator = "control-plane"
+// byControlPlane is the operator right of what the control plane sent, and byItsPages that of an answer by a passkey on
+// pages of the control plane itself. Receipts name it.
+const (
+	byControlPlane localapi.Operator = "control-plane"
+	byItsPages     localapi.Operator = "control-plane-pages"
+)
 
 // controlPlane keeps events for the control plane, as [enrol.Keeper] does. Without a control plane it does nothing.
 type controlPlane interface {
@@ -36,6 +42,7 @@ type controlPlane interface {
 
 // reportQuestions reports the open questions: they may be older than the enrolment.
 func (s *Server) reportQuestions() {
+	s.reportPolicy()
 	for _, q := range s.Queue.Open() {
 		s.reportQuestion(q.Question)
 	}
@@ -62,11 +69,41 @@ func (s *Server) tellQuestion(kind string, q bailey.Question, reason string) {
 	s.reportEvent(fleet.ApprovalDecided, fleet.Decided{ID: q.ID, Granted: approve.IsGrant(reason), Reason: reason})
 }
 
+// reportPolicy tells the control plane which rules are in use.
+func (s *Server) reportPolicy() {
+	if s.reports == nil {
+		return
+	}
+	now := s.Rules.now.Load()
+	p := fleet.Policy{Digest: now.applied.Digest, Bundle: now.applied.Bundle, Applied: now.applied.At, Count: now.Engine.Len(),
+		Rules: []fleet.PolicyRule{}}
+	if now.Fault != nil {
+		p.Fault = printableWords(now.Fault.Error(), 10*fleet.MaxPolicyText)
+	}
+	for r := range now.Engine.Rules() {
+		one := fleet.PolicyRule{ID: printableWords(string(r.ID), fleet.MaxPolicyText), Effect: "forbid",
+			Reason: printableWords(r.Reason, fleet.MaxPolicyText), Source: printableWords(r.Source, fleet.MaxPolicyText)}
+		switch {
+		case r.IsPermit():
+			one.Effect = "permit"
+		case r.Asks:
+			one.Effect = "ask"
+		}
+		p.Rules = append(p.Rules, one)
+	}
+	slices.SortFunc(p.Rules, func(a, b fleet.PolicyRule) int {
+		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.ID, b.ID))
+	})
+	p.Rules = p.Rules[:min(len(p.Rules), fleet.MaxPolicyRules)]
+	s.reportEvent(fleet.PolicyState, p)
+}
+
 func (s *Server) reportQuestion(q bailey.Question) {
 	w := bailey.Combine(q.Rules)
 	a := fleet.Asked{ID: q.ID, Text: q.Text, Digest: q.Digest, Agent: q.Principal.Agent, Person: q.Principal.Person,
 		Capability: q.Call, Impact: q.Impact, Preview: q.Preview.Output.Text, Rules: []fleet.AskedRule{},
-		Roles: w.Roles, Count: w.Count, Level: w.Level, At: q.AskedAt, Expires: q.Expires}
+		Roles: w.Roles, Count: w.Count, Level: w.Level, At: q.AskedAt, Expires: q.Expires,
+		Pages: s.settings.Applied().ControlPlanePages}
 	for _, r := range q.Rules {
 		a.Rules = append(a.Rules, fleet.AskedRule{ID: string(r.ID), Reason: r.Reason})
 	}
@@ -105,7 +142,8 @@ func (s *Server) takeAnswer(ctx context.Context, a fleet.Answer) (approve.Tally,
 		return approve.Tally{}, bailey.Denied.New("a grant that comes through the control plane must be signed",
 			"sign with an SSH key or a passkey that the gateway's settings.yaml lists under approvers")
 	}
-	if err := s.checkPages(a.Signature); err != nil {
+	by, err := s.checkPages(a.Signature)
+	if err != nil {
 		return approve.Tally{}, err
 	}
 	person := printableWords(a.Person, 100)
@@ -114,25 +152,30 @@ func (s *Server) takeAnswer(ctx context.Context, a fleet.Answer) (approve.Tally,
 	}
 	reason := printableWords(a.Reason, apitype.MaxDenial)
 	return s.Queue.Answer(context.WithoutCancel(ctx), approve.Given{Question: a.Question, Digest: a.Digest,
-		Grant: a.Grant, Signature: a.Signature, Reason: reason, Person: person, Operator: string(byControlPlane)})
+		Grant: a.Grant, Signature: a.Signature, Reason: reason, Person: person, Operator: string(by)})
 }
 
-// checkPages refuses an answer by a passkey on pages of the control plane itself. It decides what they show, and could
-// have a person sign the answer to a question while they only sign in.
-func (s *Server) checkPages(signature string) error {
+// checkPages returns the operator right of an answer. It refuses an answer by a passkey on pages of the control plane
+// itself, unless the settings accept them: the control plane decides what its pages show, and could have a person sign
+// the answer to a question while they only sign in.
+func (s *Server) checkPages(signature string) (by localapi.Operator, err error) {
 	e := s.enrolled.Load()
 	if e == nil || !passkey.IsAnswer(signature) {
-		return nil
+		return byControlPlane, nil
 	}
 	host, err := passkey.HostOf(signature)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if u, err := url.Parse(e.URL); err != nil || strings.EqualFold(u.Hostname(), host) {
-		return bailey.Denied.Errorf("answer with an SSH key, or with a passkey on pages that another machine serves",
+	if u, err := url.Parse(e.URL); err == nil && !strings.EqualFold(u.Hostname(), host) {
+		return byControlPlane, nil
+	}
+	if !s.settings.Applied().ControlPlanePages {
+		return "", bailey.Denied.Errorf("answer with an SSH key, or with a passkey on pages that another machine serves; "+
+			"or accept such pages with controlPlanePages: true in "+settings.FileName,
 			"the passkey was used on pages of the control plane %s, which decides what they show", host)
 	}
-	return nil
+	return byItsPages, nil
 }
 
 // printableWords returns a text of others on one line of limited length.

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -138,6 +140,64 @@ func TestAnswerByPasskey(t *testing.T) {
 	if r := <-done; r.Executed || !strings.Contains(r.Err.Error(), "denied by bob, through the control plane: not now") {
 		t.Errorf("%+v", r)
 	}
+}
+
+// TestControlPlanePages checks that an answer on pages of the control plane counts only if the settings accept it, that
+// the question says so beforehand, and that the record names it.
+func TestControlPlanePages(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
+	a, up := askingFor(t, oneSreAsks), &reportedEvents{}
+	ada := newPasskey(t, "ada", virtualwebauthn.AuthenticatorOptions{})
+	a.trustPasskeys(t, ada)
+	a.reports = up
+	a.enrolled.Store(enrolledAt(ada.Origin+":8443", "h-1"))
+	q, _ := a.waiting(t, nil)
+	var asked fleet.Asked
+	until(t, "the control plane is told", func() bool { return up.last(t, fleet.ApprovalAsked, &asked) })
+	answer := func(q bailey.Question) error {
+		_, err := command[approve.Tally](t, a.Server, fleet.ApprovalAnswer, fleet.Answer{Question: q.ID,
+			Digest: q.Digest, Grant: true, Signature: ada.Answer(t, q.Text), Person: "ada"})
+		return err
+	}
+	if err := answer(q); asked.Pages || !errors.Is(err, bailey.Denied) ||
+		!strings.Contains(bailey.HintOf(err), "controlPlanePages") {
+		t.Errorf("by default: %v, %v", asked.Pages, err)
+	}
+	text := fmt.Sprintf("controlPlanePages: true\napprovers: [{name: ada, key: %q, roles: [sre]}]\n", ada.Key.Line())
+	if _, err := a.settings.Apply(t.Context(), a.settings.Digest(), []byte(text),
+		settings.Applied{Operator: localapi.Env}); err != nil {
+		t.Fatal(err)
+	}
+	second, done := a.waiting(t, map[string]any{"format": "%s"})
+	until(t, "the control plane is told", func() bool { return up.last(t, fleet.ApprovalAsked, &asked) && asked.ID == second.ID })
+	if err := answer(second); err != nil || !asked.Pages {
+		t.Fatalf("with the setting: %v, %v", asked.Pages, err)
+	}
+	if r := <-done; r.Status != bailey.OK || !r.Executed {
+		t.Errorf("%+v", r)
+	}
+	if text := ledgerText(t, a.Server); !strings.Contains(text, `"operator":"control-plane-pages"`) {
+		t.Error("the record does not say that the answer was made on pages of the control plane")
+	}
+}
+
+// ledgerText returns all lines of the gateway's ledger.
+func ledgerText(t *testing.T, s *Server) string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(s.home.Ledger(), "*.jsonl"))
+	if err != nil || len(names) == 0 {
+		t.Fatal("no segments", err)
+	}
+	var all strings.Builder
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
 }
 
 // TestAttackControlPlaneAnswers checks that a control plane, or a thief of one passkey's answer, cannot grant a call.

@@ -14,8 +14,13 @@ import (
 )
 
 // newSandboxRunner returns the runner of calls on sandboxes. The host of sandboxes of the home starts when a call needs it.
-func newSandboxRunner(home localapi.Home) bailey.Runner {
-	return &sandbox.Runner{Inventories: home.Path("inventories"), Host: func() (*hostapi.Client, error) { return hostapi.Here(home) }}
+func (s *Server) newSandboxRunner(home localapi.Home) bailey.Runner {
+	return &sandbox.Runner{Inventories: home.Path("inventories"),
+		Host: func() (*hostapi.Client, error) { return hostapi.Here(home) },
+		Network: func() hostapi.Network {
+			said := s.networkSettings()
+			return hostapi.Network{Endpoints: said.For("sandbox.create"), Upstream: said.Upstream, ByName: said.ByName}
+		}}
 }
 
 // recordSandboxEntry is the operator command: it writes the ledger entry before a person works in a sandbox.

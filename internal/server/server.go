@@ -274,7 +274,7 @@ func (s *Server) connectGate(home localapi.Home, none bailey.Runner, c gate.Conf
 	s.open = s.pins.Beside(wrap.NewWorks(none, home.Caches(), func(bailey.SessionID) bool { return false }))
 	// Each version of a program has a pin of its own, so toolchains are found first.
 	c.Runners = map[pack.Isolation]bailey.Runner{pack.Jail: toolchain.NewRunner(s.pins, s.finder), pack.Open: s.open,
-		pack.Agent: gate.Own{}, pack.Host: s.hosts.newHostRunner(), pack.Sandbox: newSandboxRunner(home),
+		pack.Agent: gate.Own{}, pack.Host: s.hosts.newHostRunner(), pack.Sandbox: s.newSandboxRunner(home),
 		pack.MicroVM: s.newCallRunner(home),
 		pack.Model:   modelproxy.Runner{Proxy: func() *modelproxy.Proxy { return s.model }}}
 	if s.Gate, err = gate.New(c); err != nil {

@@ -51,6 +51,7 @@ func (s *Server) showStatus(ctx context.Context, _ localapi.None, from gateway.C
 	if out.Broker != nil {
 		out.Broker.Key = s.newKeyring(s.home).keyLocation()
 	}
+	out.ControlPlanePages = s.settings.Applied().ControlPlanePages
 	out.Redaction = s.settings.Applied().Redaction
 	s.Rules.fillStatus(&out)
 	out.Hooks = s.hooks.Status()

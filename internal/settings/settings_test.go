@@ -55,6 +55,8 @@ func TestSettingsAreReadStrictly(t *testing.T) {
 		{"signer twice", "policySigners: [\"ada ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\", \"ada ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\"]", "twice"},
 		{"many signers", "policySigners: [" + strings.Repeat("\"ada ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\", ", 40) + "]", "twice"},
 		{"approver", "approvers:\n  - name: ada\n    key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\n    roles: [sre, lead]", "[]"},
+		{"pages of the control plane", "controlPlanePages: true", "[]"},
+		{"pages, not yes or no", "controlPlanePages: maybe", ":1:20"},
 		{"clients that ask", "agents:\n  asking: [claude-code, another client]", "[]"},
 		{"a client that asks twice", "agents: {asking: [a, a]}", ":1:22: a client's name"},
 		{"a client with its version", "agents: {asking: [a/1]}", "a client's name must have no '/'"},

@@ -40,12 +40,15 @@ type Contents struct {
 	Signers []string `json:"policySigners,omitempty"`
 	// Approvers: if set, only their answers to approval requests count; otherwise those of operators.
 	Approvers []Approver `json:"approvers,omitempty"`
-	Broker    *Broker    `json:"broker,omitempty"` // lends the credentials; nil: no broker
-	Notify    Notify     `json:"notify,omitzero"`
-	Network   Network    `json:"network,omitzero"` // network access beyond the manifests
-	Agents    AgentRules `json:"agents,omitzero"`  // which agents may call
-	Model     Model      `json:"model,omitzero"`   // the model proxy
-	MicroVM   MicroVM    `json:"microvm,omitzero"` // machines of calls with isolation microvm
+	// ControlPlanePages: answers of passkeys that were made on pages of the control plane itself are accepted. Then the
+	// control plane is trusted to show what is asked.
+	ControlPlanePages bool       `json:"controlPlanePages,omitempty"`
+	Broker            *Broker    `json:"broker,omitempty"` // lends the credentials; nil: no broker
+	Notify            Notify     `json:"notify,omitzero"`
+	Network           Network    `json:"network,omitzero"` // network access beyond the manifests
+	Agents            AgentRules `json:"agents,omitzero"`  // which agents may call
+	Model             Model      `json:"model,omitzero"`   // the model proxy
+	MicroVM           MicroVM    `json:"microvm,omitzero"` // machines of calls with isolation microvm
 }
 
 // Recorded returns the contents without the examples of the redaction. The ledger does not record the URL of the
@@ -75,16 +78,17 @@ func ParseSettings(text []byte) (Contents, error) {
 	r := newReader(FileName, "bailey init --apply")
 	c := Contents{Workspaces: []string{}}
 	r.readKeys(r.Body(text), "setting", strictyaml.Fields{
-		"workspaces":    storeIn(&c.Workspaces, r.readWorkspaces),
-		"readable":      storeIn(&c.Readable, r.readReadable),
-		"redaction":     storeIn(&c.Redaction, r.readRedaction),
-		"policySigners": storeIn(&c.Signers, r.readSigners),
-		"notify":        storeIn(&c.Notify, r.readNotify),
-		"approvers":     storeIn(&c.Approvers, r.readApprovers),
-		"broker":        storeIn(&c.Broker, r.readBroker),
-		"network":       storeIn(&c.Network, r.readNetwork),
-		"model":         storeIn(&c.Model, r.readModel),
-		"microvm":       storeIn(&c.MicroVM, r.readMicroVM),
+		"workspaces":        storeIn(&c.Workspaces, r.readWorkspaces),
+		"readable":          storeIn(&c.Readable, r.readReadable),
+		"redaction":         storeIn(&c.Redaction, r.readRedaction),
+		"policySigners":     storeIn(&c.Signers, r.readSigners),
+		"notify":            storeIn(&c.Notify, r.readNotify),
+		"approvers":         storeIn(&c.Approvers, r.readApprovers),
+		"controlPlanePages": r.boolField("controlPlanePages", &c.ControlPlanePages),
+		"broker":            storeIn(&c.Broker, r.readBroker),
+		"network":           storeIn(&c.Network, r.readNetwork),
+		"model":             storeIn(&c.Model, r.readModel),
+		"microvm":           storeIn(&c.MicroVM, r.readMicroVM),
 		"agents": func(n ast.Node) {
 			r.readKeys(n, "part of agents", strictyaml.Fields{
 				"required": r.boolField("required", &c.Agents.Required),

@@ -220,7 +220,7 @@ func TestQuestionsOfOlderSchema(t *testing.T) {
 				"('o-1', 'a-early', 'h-1', '{}', 1, 9000000000000000, 'open', '', 0)"); err != nil {
 			t.Fatal(kind, err)
 		}
-		all, err := openStore(t, c).Questions(t.Context(), "o-1", store.QuestionOpen)
+		all, err := openStore(t, c).Questions(t.Context(), "o-1", store.QuestionFilter{State: store.QuestionOpen})
 		if err != nil || len(all) != 2 || all[0].ID != "a-late" || all[1].ID != "a-early" {
 			t.Errorf("%s: %+v, %v", kind, all, err)
 		}

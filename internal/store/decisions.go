@@ -20,6 +20,10 @@ type Question struct {
 	Reason  string          `json:"reason,omitempty"` // why it is no longer open
 	Decided time.Time       `json:"decided,omitzero"`
 	Body    json.RawMessage `json:"-"` // as the gateway reported it
+	Arrived time.Time       `json:"-"` // by the server's clock
+	// Agent and Capability are those of the body, for filters.
+	Agent      string `json:"-"`
+	Capability string `json:"-"`
 }
 
 // States of a question. Expired ones are stored as open.
@@ -30,13 +34,14 @@ const (
 	QuestionExpired = "expired"
 )
 
-const questionColumns = "id, host, body, asked, expires, state, reason, decided"
+const questionColumns = "id, host, body, asked, expires, state, reason, decided, arrived, agent, capability"
 
 func (s *Store) scanQuestion(scan func(...any) error) (q Question, err error) {
-	var asked, expires, decided int64
+	var asked, expires, decided, arrived int64
 	var body string
-	err = scan(&q.ID, &q.Host, &body, &asked, &expires, &q.State, &q.Reason, &decided)
+	err = scan(&q.ID, &q.Host, &body, &asked, &expires, &q.State, &q.Reason, &decided, &arrived, &q.Agent, &q.Capability)
 	q.Asked, q.Expires, q.Decided, q.Body = fromMicros(asked), fromMicros(expires), fromMicros(decided), []byte(body)
+	q.Arrived = fromMicros(arrived)
 	if q.State == QuestionOpen && !s.now().Before(q.Expires) {
 		q.State = QuestionExpired
 	}
@@ -49,21 +54,53 @@ const mostQuestions = 1000
 // mostOpen limits the open questions of a host.
 const mostOpen = 300
 
-// Questions lists the questions of an organisation in a state, those that arrived last first. Open ones exclude those
-// that have expired. If state is "", it lists all.
-func (s *Store) Questions(ctx context.Context, organisation, state string) ([]Question, error) {
-	query, args := "SELECT "+questionColumns+" FROM questions WHERE organisation = ?", []any{organisation}
-	switch state {
+// A QuestionFilter selects questions. A zero field selects all.
+type QuestionFilter struct {
+	State, Host, Agent, Capability string
+	// The last question of the page before: when it arrived, and its id.
+	BeforeArrived time.Time
+	BeforeID      string
+	Limit         int // mostQuestions if it is 0 or higher than that
+}
+
+// Questions lists questions of an organisation, those that arrived last first. Open ones exclude those that have expired.
+func (s *Store) Questions(ctx context.Context, organisation string, f QuestionFilter) ([]Question, error) {
+	where, args := "organisation = ?", []any{organisation}
+	add := func(condition string, values ...any) {
+		where, args = where+" AND "+condition, append(args, values...)
+	}
+	switch f.State {
 	case "":
 	case QuestionOpen:
-		query, args = query+" AND state = 'open' AND expires > ?", append(args, toMicros(s.now()))
+		add("state = 'open' AND expires > ?", toMicros(s.now()))
 	case QuestionExpired:
-		query, args = query+" AND state = 'open' AND expires <= ?", append(args, toMicros(s.now()))
+		add("state = 'open' AND expires <= ?", toMicros(s.now()))
 	default:
-		query, args = query+" AND state = ?", append(args, state)
+		add("state = ?", f.State)
 	}
-	query += " ORDER BY arrived DESC, asked DESC, id LIMIT ?"
-	return queryRows(ctx, s, s.db, s.scanQuestion, query, append(args, mostQuestions)...)
+	for _, c := range []struct{ column, value string }{{"host", f.Host}, {"agent", f.Agent}, {"capability", f.Capability}} {
+		if c.value != "" {
+			add(c.column+" = ?", c.value)
+		}
+	}
+	if f.BeforeID != "" {
+		add("(arrived, id) < (?, ?)", toMicros(f.BeforeArrived), f.BeforeID)
+	}
+	limit := f.Limit
+	if limit <= 0 || limit > mostQuestions {
+		limit = mostQuestions
+	}
+	return queryRows(ctx, s, s.db, s.scanQuestion, "SELECT "+questionColumns+" FROM questions WHERE "+where+
+		" ORDER BY arrived DESC, id DESC LIMIT ?", append(args, limit)...)
+}
+
+// CountOpen returns how many questions of an organisation are open.
+func (s *Store) CountOpen(ctx context.Context, organisation string) (int, error) {
+	return oneRow(ctx, s, s.db, "question", func(scan func(...any) error) (n int, err error) {
+		err = scan(&n)
+		return n, err
+	}, "SELECT count(*) FROM questions WHERE organisation = ? AND state = 'open' AND expires > ?", organisation,
+		toMicros(s.now()))
 }
 
 // QuestionByID finds a question of an organisation.
@@ -97,8 +134,8 @@ func (s *Store) AskQuestion(ctx context.Context, tx *Tx, host Host, q Question) 
 		return bailey.Invalid.Errorf("answer some of them", "the host has %d open questions", open)
 	}
 	_, err = s.execChange(ctx, tx.tx, "INSERT INTO questions (organisation, "+questionColumns+
-		", arrived) VALUES (?, ?, ?, ?, ?, ?, 'open', '', 0, ?)",
-		host.Organisation, q.ID, host.ID, string(q.Body), toMicros(q.Asked), toMicros(q.Expires), now)
+		") VALUES (?, ?, ?, ?, ?, ?, 'open', '', 0, ?, ?, ?)",
+		host.Organisation, q.ID, host.ID, string(q.Body), toMicros(q.Asked), toMicros(q.Expires), now, q.Agent, q.Capability)
 	return err
 }
 
@@ -300,5 +337,24 @@ func (s *Store) BundleStates(ctx context.Context, organisation string) ([]Bundle
 		b.Body, b.Changed = []byte(body), fromMicros(changed)
 		return b, err
 	}, "SELECT b.host, b.body, b.changed FROM bundle_states b JOIN hosts h ON h.id = b.host WHERE h.organisation = ? "+
+		"ORDER BY h.name", organisation)
+}
+
+// SetPolicyState stores which rules a gateway uses.
+func (s *Store) SetPolicyState(ctx context.Context, tx *Tx, host string, body []byte) error {
+	_, err := s.execChange(ctx, tx.tx, "INSERT INTO policy_states (host, body, changed) VALUES (?, ?, ?) "+
+		"ON CONFLICT (host) DO UPDATE SET body = excluded.body, changed = excluded.changed", host, string(body), toMicros(s.now()))
+	return err
+}
+
+// PolicyStates lists the rules of an organisation's gateways, in the form of bundle states.
+func (s *Store) PolicyStates(ctx context.Context, organisation string) ([]BundleState, error) {
+	return queryRows(ctx, s, s.db, func(scan func(...any) error) (b BundleState, err error) {
+		var changed int64
+		var body string
+		err = scan(&b.Host, &body, &changed)
+		b.Body, b.Changed = []byte(body), fromMicros(changed)
+		return b, err
+	}, "SELECT p.host, p.body, p.changed FROM policy_states p JOIN hosts h ON h.id = p.host WHERE h.organisation = ? "+
 		"ORDER BY h.name", organisation)
 }

@@ -53,7 +53,7 @@ func TestQuestionsOfHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := s.Questions(t.Context(), shop.ID, "")
+		all, err := s.Questions(t.Context(), shop.ID, store.QuestionFilter{})
 		if err != nil || len(all) != 302 || all[0].ID != "a-last" || all[1].ID != "a-other" || all[2].ID != "a-299" {
 			t.Fatalf("%d questions, %v: %+v", len(all), err, all[:min(3, len(all))])
 		}

@@ -34,7 +34,9 @@ type box struct {
 	record  boxRecord
 	machine *vm.Machine // nil if it has none
 	session *guestclient.Session
-	gone    bool // it was destroyed
+	gone    bool                // it was destroyed
+	network *network            // of the session; nil if it has none
+	told    bailey.EgressReport // of former networks, and not yet taken
 }
 
 func (h *Host) newBox(r boxRecord) *box {
@@ -143,6 +145,10 @@ func (b *box) openSession(ctx context.Context) (*guestclient.Session, error) {
 	defer cancel()
 	s, err := redialGuest(ctx, m, guestclient.Config{Marker: &r.Marker, OpTime: b.h.GuestTime}, r.Marker, false)
 	if err != nil {
+		return nil, err
+	}
+	if err := b.startNetwork(ctx, s); err != nil {
+		s.Close()
 		return nil, err
 	}
 	return s, b.keepSession(m, s)

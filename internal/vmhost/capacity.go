@@ -132,8 +132,7 @@ func (h *Host) hostStatus(context.Context, caller, hostapi.None) (hostapi.Status
 		MemoryMB: memory,
 		FreeMB:   max(available-h.ReserveMB, 0), DiskBytes: disk, FreeBytes: max(free-h.ReserveBytes,
 			0), PerOwner: h.PerOwner,
-		MaxMemoryMB: h.MaxMemoryMB, UptimeSec: int64(time.Since(h.begin).Seconds()),
-		Unsupported: "sandboxes have no network yet"}
+		MaxMemoryMB: h.MaxMemoryMB, UptimeSec: int64(time.Since(h.begin).Seconds())}
 	s.Accelerator, s.Reason = h.describeAccelerator()
 	h.mu.Lock()
 	defer h.mu.Unlock()

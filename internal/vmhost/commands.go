@@ -25,7 +25,25 @@ func (h *Host) openGuest(ctx context.Context, c caller, ref string) (*guestclien
 	return b.openSession(ctx)
 }
 
-// toCommand returns a command as the agent's client has it, without streams.
+// openCommand returns a command as the agent's client has it, without streams, and the session that runs it. In a sandbox
+// with a network, the environment leads programs to it.
+func (h *Host) openCommand(ctx context.Context, c caller, r hostapi.Command) (*guestclient.Session, guestclient.Command,
+	error) {
+	command, err := toCommand(r)
+	if err != nil {
+		return nil, command, err
+	}
+	b, err := h.findBox(c, r.Sandbox)
+	if err != nil {
+		return nil, command, err
+	}
+	s, err := h.openGuest(ctx, c, r.Sandbox)
+	if err == nil {
+		command.Env = b.withNetwork(command.Env)
+	}
+	return s, command, err
+}
+
 func toCommand(r hostapi.Command) (guestclient.Command, error) {
 	if r.Timeout < 0 || r.MaxOutput < 0 {
 		return guestclient.Command{}, bailey.Invalid.New("a limit of the command is negative", "use 0 for no limit")
@@ -54,11 +72,7 @@ func fromFile(f guestwire.FileInfo) hostapi.File {
 }
 
 func (h *Host) startJob(ctx context.Context, c caller, r hostapi.Command) (hostapi.Job, error) {
-	command, err := toCommand(r)
-	if err != nil {
-		return hostapi.Job{}, err
-	}
-	s, err := h.openGuest(ctx, c, r.Sandbox)
+	s, command, err := h.openCommand(ctx, c, r)
 	if err != nil {
 		return hostapi.Job{}, err
 	}

@@ -23,11 +23,7 @@ func (h *Host) serveExec(ctx context.Context, conn *peer.Conn, c caller, body []
 	if err := decodeRequest(body, &r); err != nil {
 		return hostapi.Exit{}, err
 	}
-	command, err := toCommand(r)
-	if err != nil {
-		return hostapi.Exit{}, err
-	}
-	s, err := h.openGuest(ctx, c, r.Sandbox)
+	s, command, err := h.openCommand(ctx, c, r)
 	if err != nil {
 		return hostapi.Exit{}, err
 	}

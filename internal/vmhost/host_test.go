@@ -290,7 +290,8 @@ func TestRefusals(t *testing.T) {
 	r := newHost(t)
 	for want, q := range map[string]hostapi.CreateRequest{
 		"there is no image": {Image: "none"}, "from an image or": {}, "cannot live": {Image: "agent", TTL: time.Second},
-		"the network": {Image: "agent", Network: "lan"}, "processors": {Image: "agent", CPUs: 1000}, "MB of memory": {Image: "agent", MemoryMB: 8},
+		"no places": {Image: "agent", Network: &hostapi.Network{}}, "host names cannot have": {Image: "agent", Network: &hostapi.Network{Endpoints: []bailey.Endpoint{{Host: "a b", Port: 1}}}},
+		"places exceed": {Image: "agent", Network: manyPlaces()}, "processors": {Image: "agent", CPUs: 1000}, "MB of memory": {Image: "agent", MemoryMB: 8},
 		"there is no snapshot": {Snapshot: "../x"}, "cannot be changed": {Snapshot: "x", CPUs: 2},
 	} {
 		_, err := hostapi.Create.Ask(t.Context(), r.Client, ann, q)

@@ -27,15 +27,14 @@ func (h *Host) createBox(ctx context.Context, c caller, r hostapi.CreateRequest)
 	if err != nil {
 		return none, err
 	}
-	if r.Network != "" && r.Network != "none" {
-		return none, bailey.Invalid.Errorf("use the network none",
-			"a sandbox cannot have the network %.40q: networks are missing in this version", r.Network)
+	if err := checkNetwork(r.Network); err != nil {
+		return none, err
 	}
 	if (r.Image == "") == (r.Snapshot == "") {
 		return none, bailey.Invalid.New("a sandbox is made from an image or from a snapshot", "name one of them")
 	}
 	made := boxRecord{Sandbox: hostapi.Sandbox{Name: r.Name, Expires: time.Now().UTC().Add(ttl)},
-		Attended: r.Attended}
+		Attended: r.Attended, Reach: r.Network}
 	var t *template
 	var done func()
 	if r.Snapshot != "" {
@@ -155,7 +154,10 @@ func (h *Host) reserveBox(c caller, r boxRecord, t *template) (*box, error) {
 	r.Owner.Operator = false
 	r.Name = cmp.Or(r.Name, "box-"+r.ID[3:11])
 	r.Image, r.ImageDigest, r.CPUs, r.MemoryMB, r.DiskBytes = tr.Image, tr.ImageDigest, tr.CPUs, tr.MemoryMB, tr.DiskBytes
-	r.Accelerator, r.Machine, r.Network = tr.Accelerator, tr.Machine, "none"
+	r.Accelerator, r.Machine, r.Network = tr.Accelerator, tr.Machine, hostapi.NoNetwork
+	if r.Reach != nil {
+		r.Network, r.Egress = hostapi.NamesNetwork, r.Reach.Endpoints
+	}
 	r.Created, r.Template, r.MachineID = time.Now().UTC(), tr.ID, randomHex()
 	r.Marker = newMarker()
 	h.mu.Lock()
@@ -201,6 +203,12 @@ func (h *Host) giveMachine(ctx context.Context, b *box, t *template) error {
 	h.step("renew")
 	tr := t.recordNow()
 	s, err := b.renewGuest(ctx, m, tr)
+	if err == nil {
+		h.step("network")
+		if err = b.startNetwork(ctx, s); err != nil {
+			s.Close()
+		}
+	}
 	if err == nil {
 		h.step("record running")
 		err = b.setRecord(false, func(r *boxRecord) {
@@ -504,9 +512,13 @@ func (h *Host) branchBox(ctx context.Context, c caller, r hostapi.BranchRequest)
 	defer h.removeTemplates(context.WithoutCancel(ctx))
 	defer done()
 	var boxes []*box
+	from, err := h.findBox(c, source.ID)
+	if err != nil {
+		return nil, err
+	}
 	for n := range r.N {
 		made := boxRecord{Sandbox: hostapi.Sandbox{Name: branchName(r.Name, n), From: source.ID,
-			Expires: time.Now().UTC().Add(ttl)}}
+			Expires: time.Now().UTC().Add(ttl)}, Reach: from.recordNow().Reach}
 		b, err := h.reserveBox(c, made, t)
 		if err != nil {
 			return nil, errors.Join(err, h.dropReserved(boxes))

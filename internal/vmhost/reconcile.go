@@ -134,6 +134,12 @@ func (h *Host) adoptBox(ctx context.Context, id string) error {
 		return m.Resume(ctx)
 	case r.State == hostapi.Paused && st.State == vm.Running:
 		return m.Pause(ctx)
+	case r.State == hostapi.Running && r.Reach != nil: // its programs need the network before the next command
+		go func() {
+			if _, err := b.openSession(context.WithoutCancel(ctx)); err != nil {
+				h.Log.Warn("the network of an adopted sandbox is not open yet", "sandbox", id, "error", err)
+			}
+		}()
 	}
 	return nil
 }

@@ -38,8 +38,9 @@ type boxRecord struct {
 	Template   string // that its machine was cloned from
 	Saved      string `json:",omitempty"` // template of a stopped sandbox
 	Marker     guestclient.Marker
-	MachineID  string // machine-id(5) of the guest
-	Attended   bool   `json:",omitempty"` // it ends with the connection of its client, and with the host
+	MachineID  string           // machine-id(5) of the guest
+	Reach      *hostapi.Network `json:",omitempty"` // of the network names
+	Attended   bool             `json:",omitempty"` // it ends with the connection of its client, and with the host
 }
 
 // A templateRecord is the content of a template's record.json.

@@ -71,6 +71,7 @@ func (h *Host) allHandlers() map[string]handler {
 		hostapi.WriteFile.Verb:      handlerOf(h.writeFile),
 		hostapi.EditFile.Verb:       handlerOf(h.editFile),
 		hostapi.ListFiles.Verb:      handlerOf(h.listFiles),
+		hostapi.TakeEgress.Verb:     handlerOf(h.takeEgress),
 		hostapi.HostStatus.Verb:     handlerOf(h.hostStatus),
 		hostapi.ShowImage.Verb:      handlerOf(h.showImage),
 	}

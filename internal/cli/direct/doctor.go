@@ -125,7 +125,7 @@ func examineAll(ctx context.Context, home localapi.Home) (doctorReport, error) {
 	cages, tools := examineCages(ctx, toolchain.NewFinder(nil))
 	found = slices.Concat(found, examineLedger(home), examinePolicy(home, s), examineHooks(home, s),
 		examinePacks(home, s), examineRedaction(home, s), examineProfiles(home, s), apitype.ExamineBroker(s),
-		examineNotify(s), examineShims(home), cages, tools)
+		examineNotify(s), examinePages(s), examineShims(home), cages, tools)
 	found = append(found, examineToolchains(home, here)...)
 	found = append(found, examineWorkspace(home, here, s), examineProgram(), examineNode(ctx), examineClaude(here))
 	found = append(found, examineAgents(cli.CheckAgents(ctx, apitype.NewAgentStatus(nil), here, s.Running, true))...)
@@ -475,6 +475,15 @@ func examineHooks(home localapi.Home, s apitype.Status) []apitype.Finding {
 			`set "sandbox": false to run a hook with all your rights`)}
 	}
 	return []apitype.Finding{goodFinding(name, tried+": "+apitype.Counts(st.Applied.Hooks, "hook"))}
+}
+
+// examinePages warns if the control plane is trusted to show what is asked.
+func examinePages(s apitype.Status) []apitype.Finding {
+	if !s.ControlPlanePages {
+		return nil
+	}
+	return []apitype.Finding{warningFinding("approvals", "checked where passkeys may answer: "+apitype.PagesAccepted,
+		"remove controlPlanePages from "+settings.FileName+" if the control plane is not yours, then run bailey init --apply")}
 }
 
 // examineNotify checks whether a person learns of a pending question without looking for it.

@@ -43,10 +43,15 @@ type Status struct {
 	Notify    *NotifyStatus       `json:"notify,omitempty"`
 	Cage      *CageStatus         `json:"cage,omitempty"`
 	Broker    *BrokerStatus       `json:"broker,omitempty"` // nil if none is configured
-	Agents    []AgentStatus       `json:"agents,omitempty"`
-	Shims     []ShimEntry         `json:"shims,omitempty"`
-	Workspace string              `json:"workspace,omitempty"` // why the client's directory cannot be a workspace
+	// ControlPlanePages means that passkeys may answer on pages of the control plane itself.
+	ControlPlanePages bool          `json:"controlPlanePages,omitempty"`
+	Agents            []AgentStatus `json:"agents,omitempty"`
+	Shims             []ShimEntry   `json:"shims,omitempty"`
+	Workspace         string        `json:"workspace,omitempty"` // why the client's directory cannot be a workspace
 }
+
+// PagesAccepted describes the setting controlPlanePages.
+const PagesAccepted = "passkeys may answer on pages of the control plane, which decides what they show"
 
 // GatewayStatus describes the running gateway: its process, its version, its protocol and its start time.
 type GatewayStatus struct {
@@ -169,6 +174,9 @@ func (s Status) runningSummary(line func(name, format string, args ...any)) {
 	line("cage", "%s", s.Cage.Summary())
 	if s.Broker != nil {
 		line("broker", "%s", terminal.Shown(s.Broker.Summary()))
+	}
+	if s.ControlPlanePages {
+		line("approvals", "%s", PagesAccepted)
 	}
 	for _, c := range s.Calls {
 		line("call", "%s %s by %s over %s, session %s, for %s", c.Receipt, terminal.TableCell(string(c.Capability)),
