@@ -50,6 +50,9 @@ func (s *Server) consolePages() {
 	s.consolePeopleRoutes()
 	s.consoleSettingRoutes()
 	addConsolePage(s, "GET", "", "overview", Access{Role: store.Member}, s.showOverview)
+	s.receiptPages()
+	s.sessionPages()
+	s.policyPages()
 	s.approvalPages()
 }
 

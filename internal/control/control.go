@@ -88,9 +88,11 @@ type Server struct {
 	spent    changedSet    // organisations whose gateways must learn what others have spent
 	revision atomic.Uint64 // of the budgets that were sent last
 	passkeys *auth.Passkeys
-	live     liveEvents // for open pages
-	broken   policyReports
-	notices  notices
+	// replaying is held while a policy is replayed, which takes a processor.
+	replaying sync.Mutex
+	live      liveEvents // for open pages
+	broken    policyReports
+	notices   notices
 	// noticeRate limits the notices of each browser.
 	noticeRate auth.Limiter
 }
@@ -249,6 +251,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener, t *tls.Config) error {
 	protocols.SetUnencryptedHTTP2(true) // for the streams of hosts on this machine, or behind a proxy
 	go s.forgetOld(ctx)
 	go s.settleOld(ctx)
+	go s.readOldReceipts(ctx)
 	h := &http.Server{Handler: streams, Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		WriteTimeout: 60 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug)}

@@ -34,6 +34,7 @@ func (s *Server) decisionRoutes() {
 	s.Hosts.OnEvent(fleet.ApprovalAsked, s.storeQuestion)
 	s.Hosts.OnEvent(fleet.ApprovalDecided, s.storeDecision)
 	s.Hosts.OnEvent(fleet.BundleState, s.storeBundleState)
+	s.Hosts.OnEvent(fleet.PolicyState, s.storePolicyState)
 	for _, kind := range []string{fleet.ApprovalAsked, fleet.ApprovalDecided} {
 		s.Hosts.AfterEvent(kind, func(ctx context.Context, h store.Host, e fleet.Event) {
 			s.news.announceChange(h.Organisation)

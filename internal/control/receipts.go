@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math/bits"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -12,7 +13,6 @@ import (
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/fleet"
-	"bailey/internal/receipts"
 	"bailey/internal/store"
 
 	"golang.org/x/mod/sumdb/note"
@@ -119,6 +119,7 @@ type growth struct {
 	tx *store.Tx
 	store.Ledger
 	tree audit.Tree
+	last audit.Tree // over the entries of the subtree that is not full yet
 	keys audit.Keys
 	// spent is set if there was a request to a model among the lines.
 	spent bool
@@ -133,6 +134,9 @@ func (g *growth) loadState() (head audit.Head, err error) {
 		}
 	}
 	if g.tree, err = audit.NewTree(g.Size, edge); err != nil {
+		return head, err
+	}
+	if g.last, err = audit.NewTree(g.Size%subtreeSize, edge[bits.OnesCount64(g.Size/subtreeSize):]); err != nil {
 		return head, err
 	}
 	for i, data := range g.Keys {
@@ -215,6 +219,9 @@ func (g *growth) addEntry(ctx context.Context, e audit.Entry, line string) error
 	}
 	g.Size, g.Head = e.Seq, e.Hash.String()
 	g.tree.Add(e.Leaf)
+	if err := g.addLeaf(ctx, e.Leaf); err != nil {
+		return err
+	}
 	err := g.s.Store.AddEntry(ctx, g.tx, g.Host, store.Entry{Seq: e.Seq, Segment: g.Segment, Kind: e.Kind, Line: line})
 	if err != nil {
 		return err
@@ -234,45 +241,6 @@ func (g *growth) addKey(e audit.Entry) error {
 	}
 	g.Keys = append(g.Keys, bytes.Clone(e.Data))
 	return nil
-}
-
-// indexEntry makes a receipt searchable. Data of other versions is searchable by what it has.
-func (g *growth) indexEntry(ctx context.Context, e audit.Entry) error {
-	switch e.Kind {
-	case audit.KindIntent:
-		var in bailey.Intent
-		json.Unmarshal(e.Data, &in) // what cannot be read stays empty: the line itself is kept
-		if in.StartedAt.Before(time.Unix(0, 0)) || in.StartedAt.After(g.s.Now().Add(maxDrift)) {
-			in.StartedAt = time.Time{} // it would stay the newest of all, or has no form in JSON
-		}
-		return g.s.Store.AddReceipt(ctx, g.tx, g.Organisation, store.Receipt{Host: g.Host, Seq: e.Seq,
-			Receipt: indexText(e.Receipt), Started: in.StartedAt, Status: string(receipts.Open), Agent: indexText(in.Agent),
-			Session: indexText(in.Session), Capability: indexText(in.Capability), Person: indexText(in.Person)})
-	case audit.KindOutcome:
-		var out bailey.Outcome
-		json.Unmarshal(e.Data, &out)
-		if out.Model != nil {
-			if err := g.addSpend(ctx, indexText(e.Receipt), out.Model); err != nil {
-				return err
-			}
-		}
-		return g.s.Store.EndReceipt(ctx, g.tx, g.Host, indexText(e.Receipt), e.Seq, indexText(out.Status))
-	}
-	return nil
-}
-
-// addSpend adds what a request to a model has cost. The receipt is signed by the host, so it is the report.
-func (g *growth) addSpend(ctx context.Context, receipt string, u *bailey.ModelUse) error {
-	input, output := u.Tokens()
-	g.spent = true
-	return g.s.Store.AddSpend(ctx, g.tx, g.Organisation, g.Host, receipt,
-		store.Spending{InputTokens: input, OutputTokens: output, MicroUSD: u.Price()})
-}
-
-// indexed returns text as an index of each database can hold it.
-func indexText[T ~string](text T) string {
-	s := strings.ToValidUTF8(strings.ReplaceAll(string(text), "\x00", "?"), "?")
-	return strings.ToValidUTF8(s[:min(len(s), 200)], "")
 }
 
 func (g *growth) trustKeys() audit.Trust { return audit.Trust{Keys: g.keys.All()} }

@@ -197,3 +197,27 @@ func PeriodStart(period string, at time.Time) (time.Time, bool) {
 	}
 	return time.Time{}, false
 }
+
+// Policy is the body of a [PolicyState]: the rules that a gateway uses, when it connects and after each change.
+type Policy struct {
+	Digest  string       `json:"digest"`           // of the files, as in a [BundleResult]; "" without applied files
+	Rules   []PolicyRule `json:"rules"`            // at most MaxPolicyRules
+	Count   int          `json:"count"`            // of all rules
+	Bundle  uint64       `json:"bundle,omitempty"` // the serial number, if the policy came in a bundle
+	Applied time.Time    `json:"applied,omitzero"`
+	Fault   string       `json:"fault,omitempty"` // why nothing is allowed
+}
+
+// MaxPolicyRules is how many rules a gateway lists, and MaxPolicyText how many bytes the texts of one may have.
+const (
+	MaxPolicyRules = 200
+	MaxPolicyText  = 200
+)
+
+// PolicyRule is a rule that a gateway uses.
+type PolicyRule struct {
+	ID     string `json:"id"`
+	Effect string `json:"effect"` // permit, forbid, ask
+	Reason string `json:"reason,omitempty"`
+	Source string `json:"source"` // file:line
+}

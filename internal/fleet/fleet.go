@@ -52,6 +52,7 @@ const (
 	ApprovalAnswer  = "approval.answer"  // down
 	BundleOffer     = "bundle.offer"     // down
 	BundleState     = "bundle.state"     // up
+	PolicyState     = "policy.state"     // up
 	Kill            = "kill"             // down
 	Unkill          = "unkill"           // down
 	Budget          = "budget"           // down

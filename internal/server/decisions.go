@@ -1,10 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -40,6 +42,7 @@ type controlPlane interface {
 
 // reportQuestions reports the open questions: they may be older than the enrolment.
 func (s *Server) reportQuestions() {
+	s.reportPolicy()
 	for _, q := range s.Queue.Open() {
 		s.reportQuestion(q.Question)
 	}
@@ -64,6 +67,35 @@ func (s *Server) tellQuestion(kind string, q bailey.Question, reason string) {
 		return
 	}
 	s.reportEvent(fleet.ApprovalDecided, fleet.Decided{ID: q.ID, Granted: approve.IsGrant(reason), Reason: reason})
+}
+
+// reportPolicy tells the control plane which rules are in use.
+func (s *Server) reportPolicy() {
+	if s.reports == nil {
+		return
+	}
+	now := s.Rules.now.Load()
+	p := fleet.Policy{Digest: now.applied.Digest, Bundle: now.applied.Bundle, Applied: now.applied.At, Count: now.Engine.Len(),
+		Rules: []fleet.PolicyRule{}}
+	if now.Fault != nil {
+		p.Fault = printableWords(now.Fault.Error(), 10*fleet.MaxPolicyText)
+	}
+	for r := range now.Engine.Rules() {
+		one := fleet.PolicyRule{ID: printableWords(string(r.ID), fleet.MaxPolicyText), Effect: "forbid",
+			Reason: printableWords(r.Reason, fleet.MaxPolicyText), Source: printableWords(r.Source, fleet.MaxPolicyText)}
+		switch {
+		case r.IsPermit():
+			one.Effect = "permit"
+		case r.Asks:
+			one.Effect = "ask"
+		}
+		p.Rules = append(p.Rules, one)
+	}
+	slices.SortFunc(p.Rules, func(a, b fleet.PolicyRule) int {
+		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.ID, b.ID))
+	})
+	p.Rules = p.Rules[:min(len(p.Rules), fleet.MaxPolicyRules)]
+	s.reportEvent(fleet.PolicyState, p)
 }
 
 func (s *Server) reportQuestion(q bailey.Question) {

@@ -79,6 +79,7 @@ func (s *Server) endPolicyGrants(ctx context.Context, before string) {
 		return
 	}
 	const reason = "the policy was changed"
+	s.reportPolicy()
 	s.Queue.ForgetAnswers()
 	s.Queue.EndGrants(reason, approve.ForSession(""))
 	if err := s.hook.Grants.EndSession(context.WithoutCancel(ctx), "", reason); err != nil {

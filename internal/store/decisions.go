@@ -339,3 +339,22 @@ func (s *Store) BundleStates(ctx context.Context, organisation string) ([]Bundle
 	}, "SELECT b.host, b.body, b.changed FROM bundle_states b JOIN hosts h ON h.id = b.host WHERE h.organisation = ? "+
 		"ORDER BY h.name", organisation)
 }
+
+// SetPolicyState stores which rules a gateway uses.
+func (s *Store) SetPolicyState(ctx context.Context, tx *Tx, host string, body []byte) error {
+	_, err := s.execChange(ctx, tx.tx, "INSERT INTO policy_states (host, body, changed) VALUES (?, ?, ?) "+
+		"ON CONFLICT (host) DO UPDATE SET body = excluded.body, changed = excluded.changed", host, string(body), toMicros(s.now()))
+	return err
+}
+
+// PolicyStates lists the rules of an organisation's gateways, in the form of bundle states.
+func (s *Store) PolicyStates(ctx context.Context, organisation string) ([]BundleState, error) {
+	return queryRows(ctx, s, s.db, func(scan func(...any) error) (b BundleState, err error) {
+		var changed int64
+		var body string
+		err = scan(&b.Host, &body, &changed)
+		b.Body, b.Changed = []byte(body), fromMicros(changed)
+		return b, err
+	}, "SELECT p.host, p.body, p.changed FROM policy_states p JOIN hosts h ON h.id = p.host WHERE h.organisation = ? "+
+		"ORDER BY h.name", organisation)
+}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"io"
 	"slices"
+	"strings"
 )
 
 // MigrateTo creates a database as an older version of this program did, and executes statements.
@@ -62,3 +63,14 @@ func CheckBackup(r io.Reader) error {
 
 // LimitLines sets the limit of a line of a backup.
 func (s *Store) LimitLines(bytes int) { s.maxLine = bytes }
+
+// ExplainReceipts returns how SQLite finds receipts.
+func (s *Store) ExplainReceipts(ctx context.Context, organisation string, f ReceiptFilter) (string, error) {
+	where, order, args := f.build(organisation)
+	lines, err := queryRows(ctx, s, s.db, func(scan func(...any) error) (line string, err error) {
+		var skip int
+		return line, scan(&skip, &skip, &skip, &line)
+	}, "EXPLAIN QUERY PLAN SELECT "+receiptColumns+" FROM receipts r WHERE "+where+order+" LIMIT ?",
+		append(args, f.Limit)...)
+	return strings.Join(lines, "\n"), err
+}

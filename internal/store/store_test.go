@@ -362,7 +362,7 @@ func TestAgents(t *testing.T) {
 				for n, agent := range []string{"old", "coder", "coder", "reviewer"} {
 					r := store.Receipt{Host: h.ID, Seq: uint64(n + 1), Receipt: fmt.Sprint("r-", n), Agent: fmt.Sprint(agent, i),
 						Started: c.Now().Add(time.Duration(n-3) * time.Hour)}
-					if err := s.AddReceipt(t.Context(), tx, shop, r); err != nil {
+					if err := s.AddReceipt(t.Context(), tx, shop, r, ""); err != nil {
 						return err
 					}
 				}

@@ -1,6 +1,4 @@
 -- +goose Up
-ALTER TABLE receipts ADD COLUMN person TEXT NOT NULL DEFAULT ''; -- for whom the agent worked
-
 -- What requests to models have cost, from the receipts of the hosts. It outlives its host.
 CREATE TABLE spend (
     organisation  TEXT NOT NULL REFERENCES organisations (id) ON DELETE CASCADE,
