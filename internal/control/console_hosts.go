@@ -44,7 +44,7 @@ type hostView struct {
 func (s *Server) viewHost(h store.Host, stops []store.Stop) hostView {
 	v := hostView{Host: h, Heard: h.Used}
 	json.Unmarshal([]byte(h.Registration), &v.Registered) // it was marshalled from a fleet.Register, or is ""
-	since, heard, connected := s.Hosts.connection(h.ID)
+	since, heard, connected := s.Hosts.connectionOf(h.ID)
 	switch {
 	case connected:
 		v.State, v.Since = hostConnected, since
@@ -84,8 +84,8 @@ func formatCapacity(c fleet.Capacity) string {
 	return strings.Join(parts, ", ")
 }
 
-// connection returns since when a host is connected to this server, and when it was heard last.
-func (h *Hosts) connection(host string) (since, heard time.Time, connected bool) {
+// connectionOf returns since when a host is connected to this server, and when it was heard last.
+func (h *Hosts) connectionOf(host string) (since, heard time.Time, connected bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := h.live[host]
@@ -152,7 +152,8 @@ func (s *Server) viewHosts(ctx context.Context, organisation string) ([]hostView
 		for _, r := range resources {
 			if r.Host == h.ID {
 				v.Resources = readResources(r.Body)
-				v.Capacity, v.Free = cmp.Or(formatCapacity(v.Resources.Capacity), v.Capacity), formatCapacity(v.Resources.Free)
+				v.Capacity = cmp.Or(formatCapacity(v.Resources.Capacity), v.Capacity)
+				v.Free = formatCapacity(v.Resources.Free)
 			}
 		}
 		views = append(views, v)
@@ -316,9 +317,10 @@ func (s *Server) submitStop(w http.ResponseWriter, r *http.Request, c *Caller) e
 	if err := checkConfirmed(r); err != nil {
 		return err
 	}
-	in := inOrganisationWith[NewStop]{InOrganisation{r.PathValue(ofOrganisation)}, NewStop{Host: r.PostFormValue("host"),
+	in := inOrganisationWith[NewStop]{InOrganisation{r.PathValue(ofOrganisation)}, NewStop{
+		Host:  r.PostFormValue("host"),
 		Agent: strings.TrimSpace(r.PostFormValue("agent")), Reason: strings.TrimSpace(r.PostFormValue("reason"))}}
-	if err := in.Body.check(r.PostFormValue("scope")); err != nil {
+	if err := in.Body.checkScope(r.PostFormValue("scope")); err != nil {
 		return err
 	}
 	if _, err := recordChange(r.Context(), s, "add-stop", c, &in, s.addStop); err != nil {
@@ -328,9 +330,9 @@ func (s *Server) submitStop(w http.ResponseWriter, r *http.Request, c *Caller) e
 	return nil
 }
 
-// check validates a stop of a form, whose inputs no schema checks. The scope must be the one that the fields describe, so
-// that an empty field does not stop everything.
-func (n NewStop) check(scope string) error {
+// checkScope validates a stop of a form, whose inputs no schema checks. The scope must be the one that the fields
+// describe, so that an empty field does not stop everything.
+func (n NewStop) checkScope(scope string) error {
 	switch {
 	case n.Reason == "" || len(n.Reason) > 200:
 		return bailey.Invalid.New("a stop needs a reason of at most 200 characters", "go back, and write the reason")
@@ -341,7 +343,8 @@ func (n NewStop) check(scope string) error {
 	case scope == "host" && n.Host == "":
 		return bailey.Invalid.New("the gateway is missing", "go back, and choose one")
 	case scope == "everything" && (n.Agent != "" || n.Host != ""):
-		return bailey.Invalid.New("a stop of everything names no agent and no gateway", "go back, and choose one of them")
+		return bailey.Invalid.New("a stop of everything names no agent and no gateway",
+			"go back, and choose one of them")
 	case scope != "agent" && scope != "host" && scope != "everything":
 		return bailey.Invalid.New("it is not known what must be stopped", "go back, and choose")
 	}
@@ -357,8 +360,8 @@ func (s *Server) submitEndStop(w http.ResponseWriter, r *http.Request, c *Caller
 	return nil
 }
 
-// returnToForm sends the browser back to the page of a form: that of a host, of the tokens, or the settings. The address
-// is made here, and never taken from the request.
+// returnToForm sends the browser back to the page of a form: that of a host, of the tokens, or the settings. The
+// address is made here, and never taken from the request.
 func (s *Server) returnToForm(w http.ResponseWriter, r *http.Request, organisation, host string) {
 	to := "/o/" + organisation + "/settings"
 	switch r.PostFormValue("from") {

@@ -94,7 +94,8 @@ func (p *Page) WantAccessible() {
 // sideways returns the elements that are wider than the page, if it must be scrolled to the side.
 const sideways = `(() => { const d = document.documentElement;
 	if (d.scrollWidth <= d.clientWidth) return [];
-	return ["the page has " + d.scrollWidth + " of " + d.clientWidth + " pixels"].concat([...document.querySelectorAll("body *")]
+	return ["the page has " + d.scrollWidth + " of " + d.clientWidth + " pixels"].concat(
+		[...document.querySelectorAll("body *")]
 		.filter(e => e.getBoundingClientRect().right > d.clientWidth + 0.5).slice(0, 5)
 		.map(e => e.outerHTML.slice(0, 120))); })()`
 
@@ -111,12 +112,15 @@ func (p *Page) WantNoSideways(widths ...int64) {
 
 // watchFocus counts the controls, and notes those that get the focus. One button of a group of radio buttons is enough.
 const watchFocus = `(() => { const reached = new Set(), unseen = new Set(), groups = new Set();
-	const all = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex]")]
-		.filter(e => !e.disabled && e.tabIndex >= 0 && e.checkVisibility({visibilityProperty: true}) && !e.closest("[inert]"))
+	const all = [...document.querySelectorAll(
+			"a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex]")]
+		.filter(e => !e.disabled && e.tabIndex >= 0 && !e.closest("[inert]"))
+		.filter(e => e.checkVisibility({visibilityProperty: true}))
 		.filter(e => e.type !== "radio" || !groups.has(e.name) && groups.add(e.name));
 	document.addEventListener("focusin", ({target}) => { const s = getComputedStyle(target);
 		reached.add(target.type === "radio" ? all.find(e => e.type === "radio" && e.name === target.name) : target);
-		if ((s.outlineStyle === "none" || parseFloat(s.outlineWidth) === 0) && s.boxShadow === "none") unseen.add(target); });
+		const outlined = s.outlineStyle !== "none" && parseFloat(s.outlineWidth) > 0;
+		if (!outlined && s.boxShadow === "none") unseen.add(target); });
 	window.testFocus = () => [all.filter(e => !reached.has(e)).map(e => "not reached: " + e.outerHTML.slice(0, 150)),
 		[...unseen].map(e => "the focus is not visible: " + e.outerHTML.slice(0, 150))];
 	if (document.activeElement) document.activeElement.blur();
@@ -138,7 +142,8 @@ func (p *Page) WantKeyboard() {
 	for _, text := range slices.Concat(missed...) {
 		p.t.Errorf("%s: %s", p.url, text)
 	}
-	Eval[bool](p, "(document.activeElement?.blur(), scrollTo(0, 0), true)") // a link that only the focus shows hides others
+	// A link that only the focus shows hides others.
+	Eval[bool](p, "(document.activeElement?.blur(), scrollTo(0, 0), true)")
 }
 
 // Press presses keys, for example kb.Enter.
@@ -158,8 +163,8 @@ type Element struct {
 func (p *Page) Elements() (all []Element) {
 	p.t.Helper()
 	for _, n := range Call(p, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{}).Nodes {
-		if e := (Element{Role: valueText(n.Role), Name: valueText(n.Name), p: p, node: n.BackendDOMNodeID}); !n.Ignored &&
-			e.Name != "" {
+		e := Element{Role: valueText(n.Role), Name: valueText(n.Name), p: p, node: n.BackendDOMNodeID}
+		if !n.Ignored && e.Name != "" {
 			all = append(all, e)
 		}
 	}
@@ -245,7 +250,8 @@ func reduceColours(picture []byte) ([]byte, error) {
 		}
 	}
 	all := slices.SortedFunc(maps.Keys(count), func(a, b color.RGBA) int {
-		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a.R, b.R), cmp.Compare(a.G, b.G), cmp.Compare(a.B, b.B))
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a.R, b.R), cmp.Compare(a.G, b.G),
+			cmp.Compare(a.B, b.B))
 	})
 	var palette color.Palette
 	for _, c := range all[:min(len(all), 64)] {

@@ -1,6 +1,6 @@
-// Package chromium runs pages in a real browser, Debian's chromium-headless-shell, for tests. The tests of a package share
-// one browser; each page has cookies and storage of its own. A message on the console, a script that fails, a dialog, and
-// a violation of the content security policy fail the test.
+// Package chromium runs pages in a real browser, Debian's chromium-headless-shell, for tests. The tests of a package
+// share one browser; each page has cookies and storage of its own. A message on the console, a script that fails, a
+// dialog, and a violation of the content security policy fail the test.
 package chromium
 
 import (
@@ -230,7 +230,8 @@ func (p *Page) receiveEvent(event any) {
 		}
 		p.addFault("exception: %s", text)
 	case *log.EventEntryAdded:
-		ofDocument := e.Entry.Source == log.EntrySourceNetwork && e.Entry.URL == p.url // for example a 404 that is wanted
+		// The status of the document itself, for example 404, is for the test to judge.
+		ofDocument := e.Entry.Source == log.EntrySourceNetwork && e.Entry.URL == p.url
 		if e.Entry.Level == log.EntryLevelError && !ofDocument {
 			p.addFault("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
 		}
