@@ -52,7 +52,7 @@ to a separate ledger, in a temporary directory on the disk of TMPDIR.`,
 	cmd.AddCommand(call, a.benchLedgerVerb(), a.benchVerifyVerb(), a.benchRedactVerb(), a.benchJailVerb(),
 		a.benchPolicyVerb(), a.benchBrokerVerb(),
 		a.benchApprovalsVerb(), a.benchEgressVerb(), a.benchJudgeVerb(), a.benchShimVerb(), a.benchHookVerb(), a.benchMCPVerb(),
-		a.benchSourceVerb(), a.benchSandboxVerb(), a.benchModelVerb(), a.benchServerVerb())
+		a.benchSourceVerb(), a.benchSandboxVerb(), a.benchModelVerb(), a.benchServerVerb(), a.benchConsoleVerb())
 	cli.Groups(cmd)
 	return cmd
 }
