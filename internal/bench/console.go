@@ -225,7 +225,7 @@ func (b *consoleBench) fill(ctx context.Context) (err error) {
 			r := store.Receipt{Host: b.host.ID, Seq: 2*i + 3, Receipt: string(bailey.NewReceiptID()), Status: string(bailey.OK),
 				Started: time.Now().Add(-time.Duration(i) * time.Minute), Agent: fmt.Sprintf("agent-%d", i%7),
 				Session: fmt.Sprintf("s-%d", i/50), Capability: []string{"git.status", "files.read", "go.test"}[i%3]}
-			if err := b.store.AddReceipt(ctx, tx, b.host.Organisation, r); err != nil {
+			if err := b.store.AddReceipt(ctx, tx, b.host.Organisation, r, ""); err != nil {
 				return err
 			}
 		}

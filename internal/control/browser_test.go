@@ -45,6 +45,15 @@ var pageRows = map[string]pageRow{
 	"tokens-page":    {role: store.Member, text: "API tokens"},
 	"settings-page":  {role: store.Member, text: "it fetched too much"},
 
+	"notices-page":  {text: "Notices"},
+	"receipts-page": {role: store.Admin, text: "git.commit"},
+	"receipt-page":  {role: store.Admin, text: "The proof"},
+	"sessions-page": {role: store.Admin, text: "s-refactor"},
+	"session-page":  {role: store.Admin, text: "go.test"},
+	"policy-page":   {role: store.Member, text: "Rules"},
+
+	"receipt-file":         {not: "it is a file to save"},
+	"session-evidence":     {not: "it is a file to save"},
 	"live":                 {not: "it is the stream of events"},
 	"begin-provider-login": {not: "it sends the browser to a provider"},
 	"link-identity":        {not: "it sends the browser to a provider"},

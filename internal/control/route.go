@@ -113,6 +113,9 @@ func addRoute[I, O any](s *Server, method, path, id, summary string, a Access,
 
 // logFault writes the errors that are not the caller's to the log.
 func (s *Server) logFault(id string, err error) {
+	if errors.Is(err, context.Canceled) { // the client is gone
+		return
+	}
 	if asProblem(err).Status >= http.StatusInternalServerError {
 		s.Log.Error("request failed", "operation", id, "error", err)
 	}

@@ -307,7 +307,7 @@ func (c *client) cookies() []*http.Cookie { return c.http.Jar.Cookies(mustURL(c.
 
 // path returns the path of a page with the ids of the world.
 func (w *world) path(pattern string) string {
-	return strings.NewReplacer("{$}", "", "{organisation}", w.shop, "{host}", w.host, "{seq}", fmt.Sprint(w.receipt)).
+	return strings.NewReplacer("{$}", "", "{organisation}", w.shop, "{host}", w.host, "{seq}", fmt.Sprint(w.receipt), "{session}", "s-refactor").
 		Replace(pattern)
 }
 
