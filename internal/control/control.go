@@ -83,8 +83,8 @@ type Server struct {
 	passkeys *auth.Passkeys
 	// replaying is held while a policy is replayed, which takes a processor.
 	replaying sync.Mutex
-	live     liveEvents // for open pages
-	broken   policyReports
+	live      liveEvents // for open pages
+	broken    policyReports
 }
 
 // New returns a server.
