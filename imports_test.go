@@ -153,14 +153,14 @@ var layers = []struct {
 		"examples/hooks/notify":     {ours: []string{"hook"}},
 	}},
 	{"tests", "for tests only", map[string]imports{
-		"internal/ktest":             {outside: []string{"golang.org/x/sys"}},
-		"internal/ktest/sshhost":     {ours: []string{"internal/ktest"}, outside: []string{"golang.org/x/crypto/ssh"}},
-		"internal/ktest/guestimage":  {ours: []string{"internal/hostapi", "internal/image", "internal/ktest", "internal/localapi"}},
-		"internal/ktest/browser":     {ours: []string{"internal/passkey"}, outside: []string{"github.com/descope/virtualwebauthn"}},
-		"internal/ktest/pushservice": {},
-		"internal/ktest/touch":       {outside: []string{"golang.org/x/crypto/ssh"}},
-		"internal/jail/battery":      {outside: []string{"golang.org/x/sys"}},
-		"packs/hostile":              {},
+		"internal/ktest":            {outside: []string{"golang.org/x/sys"}},
+		"internal/ktest/sshhost":    {ours: []string{"internal/ktest"}, outside: []string{"golang.org/x/crypto/ssh"}},
+		"internal/ktest/guestimage": {ours: []string{"internal/hostapi", "internal/image", "internal/ktest", "internal/localapi"}},
+		"internal/ktest/browser":    {ours: []string{"internal/passkey"}, outside: []string{"github.com/descope/virtualwebauthn"}},
+		"internal/ktest/pushtest":   {},
+		"internal/ktest/touch":      {outside: []string{"golang.org/x/crypto/ssh"}},
+		"internal/jail/battery":     {outside: []string{"golang.org/x/sys"}},
+		"packs/hostile":             {},
 	}},
 }
 
