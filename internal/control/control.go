@@ -84,7 +84,8 @@ type Server struct {
 	Hosts    *Hosts
 	news     announcer // of questions
 	passkeys *auth.Passkeys
-	live     liveEvents // for open pages
+	pages    map[string]bool // paths of pages, without the names of their parameters
+	live     liveEvents      // for open pages
 	broken   policyReports
 	notices  notices
 	// noticeRate limits the notices of each browser.
@@ -114,7 +115,7 @@ func New(c Config) (*Server, error) {
 	if c.Heartbeat == 0 {
 		c.Heartbeat = fleet.HeartbeatEvery
 	}
-	s := &Server{Config: c, mux: http.NewServeMux(),
+	s := &Server{Config: c, mux: http.NewServeMux(), pages: map[string]bool{},
 		attempts:   auth.Limiter{PerSecond: 0.2, Burst: 10, Now: c.Now},
 		guesses:    auth.Limiter{PerSecond: 0.2, Burst: 20, Now: c.Now},
 		additions:  auth.Limiter{PerSecond: 0.1, Burst: 5, Now: c.Now},
