@@ -2,12 +2,14 @@ package auth
 
 import (
 	"encoding/json"
+	"encoding/pem"
 	"net/url"
 	"time"
 
 	"bailey"
 
 	"github.com/go-webauthn/webauthn/protocol"
+	"github.com/go-webauthn/webauthn/protocol/webauthncose"
 	"github.com/go-webauthn/webauthn/webauthn"
 )
 
@@ -125,6 +127,19 @@ func (p *Passkeys) EndRegistration(of PasskeyOwner, state string, answer []byte)
 func registeredPasskey(c *webauthn.Credential) (RegisteredPasskey, error) {
 	record, err := json.Marshal(c)
 	return RegisteredPasskey{protocol.URLEncodedBase64(c.ID).String(), string(record), c.Authenticator.SignCount}, err
+}
+
+// PasskeyPublic returns the id of a stored passkey, and its public key as SubjectPublicKeyInfo.
+func PasskeyPublic(record string) (id, spki []byte, err error) {
+	var c webauthn.Credential
+	if err := json.Unmarshal([]byte(record), &c); err != nil {
+		return nil, nil, err
+	}
+	block, _ := pem.Decode([]byte(webauthncose.DisplayPublicKey(c.PublicKey)))
+	if block == nil {
+		return nil, nil, bailey.Invalid.New("the public key of the passkey is of an unknown kind", "")
+	}
+	return c.ID, block.Bytes, nil
 }
 
 // passkeyFault does not repeat what the browser sent, and gives one answer for every cause.

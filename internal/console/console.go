@@ -20,6 +20,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"io/fs"
@@ -214,6 +215,29 @@ func Asset(name string) string {
 		panic("there is no file static/" + name)
 	}
 	return "/static/" + a.hash + "/" + name
+}
+
+// Manifest returns the manifest with which a browser installs the pages (W3C, Web Application Manifest).
+func Manifest() []byte {
+	type icon struct {
+		Source string `json:"src"`
+		Sizes  string `json:"sizes"`
+		Type   string `json:"type"`
+	}
+	text, _ := json.Marshal(struct {
+		Name       string `json:"name"`
+		ShortName  string `json:"short_name"`
+		ID         string `json:"id"`
+		Start      string `json:"start_url"`
+		Scope      string `json:"scope"`
+		Display    string `json:"display"`
+		Background string `json:"background_color"`
+		Theme      string `json:"theme_color"`
+		Icons      []icon `json:"icons"`
+	}{"Bailey", "Bailey", "/", "/", "/", "standalone", "#15171b", "#1f5fbf", []icon{
+		{Asset("icon-192.png"), "192x192", "image/png"}, {Asset("icon-512.png"), "512x512", "image/png"},
+		{Asset("icon.svg"), "any", "image/svg+xml"}}})
+	return text
 }
 
 // File returns a file of the directory static, and its type.

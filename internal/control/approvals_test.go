@@ -18,7 +18,9 @@ import (
 )
 
 // shownText is a text without secrets.
-func shownText(text string) bailey.Shown { return bailey.Shown{Text: text, Value: bailey.NewSecret(text)} }
+func shownText(text string) bailey.Shown {
+	return bailey.Shown{Text: text, Value: bailey.NewSecret(text)}
+}
 
 // fullQuestion returns a question of a gateway that has probe in every field that an agent, a tool or a host can fill.
 func fullQuestion(id, probe string, now time.Time) fleet.Asked {
@@ -68,7 +70,9 @@ func TestApprovalPage(t *testing.T) {
 	got := make(chan fleet.Answer, 1)
 	var g *gateway
 	g = f.connectGateway(t, owner.addGateway(shop, "laptop"), t.TempDir(), answers(got, `{"settled":true,"count":1}`,
-		func(a fleet.Answer) { g.tell(t, fleet.ApprovalDecided, fleet.Decided{ID: a.Question, Reason: "denied by Ann: not today"}) }))
+		func(a fleet.Answer) {
+			g.tell(t, fleet.ApprovalDecided, fleet.Decided{ID: a.Question, Reason: "denied by Ann: not today"})
+		}))
 	question := fullQuestion("a-1", "", f.Now())
 	question.Pages = true
 	g.tell(t, fleet.ApprovalAsked, question)

@@ -65,6 +65,9 @@ type Config struct {
 	Witness  audit.Key
 	// Heartbeat is how often a host hears of the server, and its token is checked again; the default is 15 s.
 	Heartbeat time.Duration
+	// PushClient sends notices, for tests: with it, they can go to addresses that are not public. It must not follow
+	// redirects.
+	PushClient *http.Client
 }
 
 // Server answers requests. It starts nothing by itself.
@@ -81,10 +84,14 @@ type Server struct {
 	Hosts    *Hosts
 	news     announcer // of questions
 	passkeys *auth.Passkeys
+	pages    map[string]bool // paths of pages, without the names of their parameters
+	live     liveEvents      // for open pages
+	broken   policyReports
+	notices  notices
+	// noticeRate limits the notices of each browser.
+	noticeRate auth.Limiter
 	// replaying is held while a policy is replayed, which takes a processor.
 	replaying sync.Mutex
-	live      liveEvents // for open pages
-	broken    policyReports
 }
 
 // New returns a server.
@@ -110,10 +117,12 @@ func New(c Config) (*Server, error) {
 	if c.Heartbeat == 0 {
 		c.Heartbeat = fleet.HeartbeatEvery
 	}
-	s := &Server{Config: c, mux: http.NewServeMux(),
-		attempts:  auth.Limiter{PerSecond: 0.2, Burst: 10, Now: c.Now},
-		guesses:   auth.Limiter{PerSecond: 0.2, Burst: 20, Now: c.Now},
-		additions: auth.Limiter{PerSecond: 0.1, Burst: 5, Now: c.Now}}
+	s := &Server{Config: c, mux: http.NewServeMux(), pages: map[string]bool{},
+		attempts:   auth.Limiter{PerSecond: 0.2, Burst: 10, Now: c.Now},
+		guesses:    auth.Limiter{PerSecond: 0.2, Burst: 20, Now: c.Now},
+		additions:  auth.Limiter{PerSecond: 0.1, Burst: 5, Now: c.Now},
+		noticeRate: auth.Limiter{PerSecond: 0.05, Burst: 10, Now: c.Now},
+		notices:    notices{make(chan struct{}, noticesAtOnce)}}
 	s.Hosts = &Hosts{s: s, live: map[string]*liveHost{}, waiting: map[string]chan<- fleet.Result{},
 		events: map[string]EventHandler{}, after: map[string]func(context.Context, store.Host, fleet.Event){}}
 	var err error
@@ -136,6 +145,7 @@ func New(c Config) (*Server, error) {
 	s.decisionRoutes()
 	s.passkeyRoutes()
 	s.providerRoutes()
+	s.pushRoutes()
 	s.servePages()
 	s.consolePages()
 	return s, nil

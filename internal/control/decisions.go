@@ -36,9 +36,12 @@ func (s *Server) decisionRoutes() {
 	s.Hosts.OnEvent(fleet.BundleState, s.storeBundleState)
 	s.Hosts.OnEvent(fleet.PolicyState, s.storePolicyState)
 	for _, kind := range []string{fleet.ApprovalAsked, fleet.ApprovalDecided} {
-		s.Hosts.AfterEvent(kind, func(_ context.Context, h store.Host, _ fleet.Event) {
+		s.Hosts.AfterEvent(kind, func(ctx context.Context, h store.Host, e fleet.Event) {
 			s.news.announceChange(h.Organisation)
 			s.live.announceTopics(h.Organisation, topicApprovals)
+			if e.Kind == fleet.ApprovalAsked {
+				go s.tellMembers(context.WithoutCancel(ctx), h, e)
+			}
 		})
 	}
 	s.Hosts.OnConnect(func(ctx context.Context, h store.Host) {

@@ -9,7 +9,9 @@ import (
 	"path"
 	"strings"
 
+	"bailey/internal/auth"
 	"bailey/internal/console"
+	"bailey/internal/passkey"
 	"bailey/internal/store"
 )
 
@@ -20,11 +22,30 @@ type page struct {
 	Fault, Hint                      string
 	Account                          *store.Account
 	Organisations                    []store.Organisation
-	Passkeys                         []store.Passkey
+	Passkeys                         []passkeyItem
 	Identities                       []store.Identity
 	Providers                        []store.Provider
 	Sessions                         []sessionItem
 	Next                             string // the page after signing in, or ""
+}
+
+// passkeyItem is a passkey with its line for the approvers of a gateway, or "" if a gateway accepts no key of this kind.
+type passkeyItem struct {
+	store.Passkey
+	Line string
+}
+
+// approverLine returns the line with which a gateway accepts a passkey.
+func (s *Server) approverLine(k store.Passkey) string {
+	id, spki, err := auth.PasskeyPublic(k.Record)
+	if err != nil {
+		return ""
+	}
+	key, err := passkey.NewKey(k.Name, s.Public.Scheme+"://"+s.Public.Host, id, spki)
+	if err != nil {
+		return ""
+	}
+	return key.Line()
 }
 
 // titles are those of the pages outside of organisations.
@@ -62,6 +83,9 @@ func (s *Server) servePages() {
 // addPage registers a page, which is admitted like a route of the API. Without a session, the answer is the login.
 func addPage(s *Server, method, path, id string, a Access, f func(http.ResponseWriter, *http.Request, *Caller) error) {
 	s.routes = append(s.routes, Route{Method: method, Path: path, Operation: id, Page: true, Access: a})
+	if method == http.MethodGet {
+		s.pages[withoutNames(path)] = true
+	}
 	s.mux.HandleFunc(method+" "+path, func(w http.ResponseWriter, r *http.Request) {
 		c, err := s.admitCaller(r, a)
 		if p, ok := errors.AsType[*problem](err); ok && p.Status == http.StatusUnauthorized {
@@ -154,7 +178,11 @@ func (s *Server) showAccountPage(w http.ResponseWriter, r *http.Request, c *Call
 	ctx := r.Context()
 	p := page{Account: &c.Account}
 	var errs [4]error
-	p.Passkeys, errs[0] = s.Store.Passkeys(ctx, c.Account.ID)
+	var keys []store.Passkey
+	keys, errs[0] = s.Store.Passkeys(ctx, c.Account.ID)
+	for _, k := range keys {
+		p.Passkeys = append(p.Passkeys, passkeyItem{k, s.approverLine(k)})
+	}
 	p.Identities, errs[1] = s.Store.Identities(ctx, c.Account.ID)
 	p.Providers, errs[2] = s.Store.Providers(ctx)
 	var sessions []store.Session

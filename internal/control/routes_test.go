@@ -42,6 +42,11 @@ var requests = map[string]struct {
 	"add-passkey":         {needs: "fresh person", body: object{"name": "x", "ceremony": "x", "credential": object{}}},
 	"remove-passkey":      {needs: "fresh person", id: "none"},
 	"end-other-sessions":  {needs: "person"},
+	"list-push":           {needs: "person"},
+	"add-push": {needs: "person", body: object{"endpoint": "https://push.example.net/x", "keys": object{
+		"p256dh": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
+		"auth":   "BTBZMqHH6r4Tts7J_aSIgg"}}},
+	"remove-push":         {needs: "person", id: "p-none"},
 	"list-organisations":  {needs: "anyone signed in"},
 	"add-organisation":    {needs: "person", body: object{"name": "Second"}},
 	"rename-organisation": {needs: "admin", body: object{"name": "Shop"}},
@@ -242,7 +247,7 @@ func checkRoute(t *testing.T, callers map[string]caller, kind string, r control.
 			"passkey-login", "add-passkey"}, r.Operation):
 		allowed = true
 	case status == http.StatusNotFound && slices.Contains([]string{"end-session", "remove-passkey",
-		"remove-identity"}, r.Operation):
+		"remove-identity", "remove-push"}, r.Operation):
 		allowed = true
 	case status == http.StatusServiceUnavailable && r.Operation == "answer-approval": // its gateway is not connected
 		allowed = true

@@ -145,7 +145,15 @@ func (s *Store) RemoveProvider(ctx context.Context, name string) error {
 func (s *Store) ResealSecrets(ctx context.Context, f func(name, sealed string) (string, error)) (n int, err error) {
 	err = s.inTransaction(ctx, func(tx *sql.Tx) error {
 		all, err := queryRows(ctx, s, tx, scanProvider, "SELECT "+providerColumns+" FROM providers")
+		if err != nil {
+			return err
+		}
 		n = len(all)
+		if pushes, err := s.resealPushKey(ctx, tx, f); err != nil {
+			return err
+		} else if pushes {
+			n++
+		}
 		for _, p := range all {
 			if err != nil {
 				break

@@ -93,7 +93,7 @@ async function loadStale() {
   try {
     do {
       loadAgain = false;
-      const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+      const answer = await fetch(location.href, { headers: { Accept: "text/html", "Bailey-Unattended": "1" } });
       if (answer.redirected) { // signed out
         location.reload();
         return;
@@ -216,6 +216,20 @@ const actions = {
       ? `Granted by ${said.names.join(", ")}.`
       : `Your answer counts: ${(said.names ?? []).length} of ${said.count} have approved.`;
     markStale("approvals");
+  },
+  async push(button) {
+    if (!("serviceWorker" in navigator) || !("PushManager" in window)) {
+      throw new Error("this browser has no notices: on an iPhone or iPad, add this site to the home screen first");
+    }
+    if ((await Notification.requestPermission()) !== "granted") {
+      throw new Error("the browser does not permit notices: permit them in its settings for this site");
+    }
+    await navigator.serviceWorker.register("/service-worker.js");
+    const { pushManager } = await navigator.serviceWorker.ready;
+    const applicationServerKey = fromBase64(button.dataset.key);
+    const { endpoint, keys } = (await pushManager.subscribe({ userVisibleOnly: true, applicationServerKey })).toJSON();
+    await send("POST", "/api/v1/me/push", { endpoint, keys: { p256dh: keys.p256dh, auth: keys.auth } });
+    location.reload();
   },
   async remove(button) {
     await send("DELETE", button.dataset.path);

@@ -55,7 +55,8 @@ func openKeys(ctx context.Context, s settings, db *store.Store) (*auth.Keyring, 
 		return k, err
 	}
 	providers, failed := db.Providers(ctx)
-	if failed != nil || len(providers) > 0 {
+	push, unread := db.PushKey(ctx)
+	if failed = errors.Join(failed, unread); failed != nil || len(providers) > 0 || push != "" {
 		return nil, errors.Join(failed, err) // new keys would open nothing
 	}
 	return auth.NewKeyring(s.keyFile())

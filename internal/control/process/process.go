@@ -341,16 +341,27 @@ func (p *program) runDoctor(ctx context.Context, s settings) error {
 // checkKeys opens every sealed secret.
 func checkKeys(ctx context.Context, s settings, db *store.Store) (int, error) {
 	all, err := db.Providers(ctx)
-	if err != nil || len(all) == 0 {
+	if err != nil {
+		return 0, err
+	}
+	push, err := db.PushKey(ctx)
+	if err != nil || len(all) == 0 && push == "" {
 		return 0, err
 	}
 	k, err := auth.OpenKeyring(s.keyFile())
+	n := len(all)
+	if push != "" {
+		n++
+		if err == nil {
+			_, err = k.Open(store.PushKeySealedAs, push)
+		}
+	}
 	for _, v := range all {
 		if err == nil {
 			_, err = k.Open(v.SealedAs(), v.Secret)
 		}
 	}
-	return len(all), err
+	return n, err
 }
 
 func (p *program) printFindings(all []finding) error {
