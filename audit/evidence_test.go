@@ -100,7 +100,7 @@ func TestEvidenceRefuses(t *testing.T) {
 		"another signer too": {func(e *Evidence) {
 			e.Seal = append(e.Seal, "— other AAAAAAAA\n"...)
 		}, Unsealed},
-		"an empty seal":         {func(e *Evidence) { e.Seal = nil }, Unsealed},
+		"an empty seal": {func(e *Evidence) { e.Seal = nil }, Unsealed},
 	} {
 		e, err := ParseEvidence(whole.Text())
 		do(t, err)

@@ -68,9 +68,7 @@ func addConsolePage(s *Server, method, path, id string, a Access, f func(http.Re
 
 // hasPage reports whether a page of organisations is registered.
 func (s *Server) hasPage(path string) bool {
-	return slices.ContainsFunc(s.routes, func(r Route) bool {
-		return r.Page && r.Method == http.MethodGet && withoutNames(r.Path) == withoutNames(consoleRoot+path)
-	})
+	return s.pages[withoutNames(consoleRoot+path)]
 }
 
 // withoutNames returns the path of a page without the names of its parameters.

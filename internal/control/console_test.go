@@ -2,7 +2,10 @@ package control_test
 
 import (
 	"bufio"
+	"context"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -173,6 +176,69 @@ func TestLiveEvents(t *testing.T) {
 	there.close()
 	if got := there.next(t); got != "" {
 		t.Errorf("another organisation learns of %q", got)
+	}
+}
+
+// TestLiveIsNoUse: a page that is left open does not keep its session alive.
+func TestLiveIsNoUse(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, shop := f.setUp(t)
+	owner.join(shop, "member@example.com", "member")
+	left := signInAgain(t, f, "member@example.com")
+	open := left.listen(shop)
+	for i := range 3 { // each event and each refresh checks the session
+		f.advance(25 * time.Hour)
+		want[object](owner, "GET", "/api/v1/me", nil)
+		g := f.connectGateway(t, owner.addGateway(shop, fmt.Sprint("g", i)), t.TempDir(), fleet.Handlers{})
+		if open.next(t) == "" {
+			break
+		}
+		g.stop()
+		left.send("GET", "/o/"+shop, nil, "Bailey-Unattended", "1")
+	}
+	if resp := left.get(f.URL + "/o/" + shop); resp.StatusCode != http.StatusSeeOther {
+		t.Errorf("after 75 hours: %d", resp.StatusCode)
+	}
+	if resp := owner.get(f.URL + "/o/" + shop); resp.StatusCode != http.StatusOK {
+		t.Errorf("a session in use: %d", resp.StatusCode)
+	}
+}
+
+// TestStopsWithOpenPages: the server does not wait for pages that are open.
+func TestStopsWithOpenPages(t *testing.T) {
+	t.Parallel()
+	f := startServer(t)
+	owner, shop := f.setUp(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx, l, nil) }()
+	req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+l.Addr().String()+"/o/"+shop+"/live", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = mustURL(t, f.URL).Host
+	for _, c := range owner.http.Jar.Cookies(mustURL(t, f.URL)) {
+		req.AddCookie(c)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatal(resp, err)
+	}
+	defer resp.Body.Close()
+	cancel()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the server waits for an open page")
 	}
 }
 

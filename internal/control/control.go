@@ -95,6 +95,8 @@ type Server struct {
 	notices   notices
 	// noticeRate limits the notices of each browser.
 	noticeRate auth.Limiter
+	// replaying is held while a policy is replayed, which takes a processor.
+	replaying sync.Mutex
 }
 
 // New returns a server.
@@ -120,7 +122,7 @@ func New(c Config) (*Server, error) {
 	if c.Heartbeat == 0 {
 		c.Heartbeat = fleet.HeartbeatEvery
 	}
-	s := &Server{Config: c, mux: http.NewServeMux(),
+	s := &Server{Config: c, mux: http.NewServeMux(), pages: map[string]bool{},
 		attempts:   auth.Limiter{PerSecond: 0.2, Burst: 10, Now: c.Now},
 		guesses:    auth.Limiter{PerSecond: 0.2, Burst: 20, Now: c.Now},
 		additions:  auth.Limiter{PerSecond: 0.1, Burst: 5, Now: c.Now},

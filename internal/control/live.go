@@ -122,7 +122,7 @@ const (
 func (s *Server) liveRoutes() {
 	s.broken.limit = auth.Limiter{PerSecond: 0.2, Burst: 20, Now: s.Now}
 	addPage(s, "POST", reportPath, "report-policy", Access{Open: true}, s.takeReport)
-	a := Access{Role: store.Member, People: true}
+	a := Access{Role: store.Member, People: true, Unattended: true}
 	addPage(s, "GET", consoleRoot+"/live", "live", a, func(w http.ResponseWriter, r *http.Request, c *Caller) error {
 		return s.streamEvents(w, r, c, a)
 	})

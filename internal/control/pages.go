@@ -83,6 +83,9 @@ func (s *Server) servePages() {
 // addPage registers a page, which is admitted like a route of the API. Without a session, the answer is the login.
 func addPage(s *Server, method, path, id string, a Access, f func(http.ResponseWriter, *http.Request, *Caller) error) {
 	s.routes = append(s.routes, Route{Method: method, Path: path, Operation: id, Page: true, Access: a})
+	if method == http.MethodGet {
+		s.pages[withoutNames(path)] = true
+	}
 	s.mux.HandleFunc(method+" "+path, func(w http.ResponseWriter, r *http.Request) {
 		c, err := s.admitCaller(r, a)
 		if p, ok := errors.AsType[*problem](err); ok && p.Status == http.StatusUnauthorized {

@@ -8,7 +8,7 @@ import (
 
 	"bailey/internal/console"
 	"bailey/internal/fleet"
-	"bailey/internal/ktest/pushservice"
+	"bailey/internal/ktest/pushtest"
 	"bailey/internal/store"
 )
 
@@ -20,7 +20,7 @@ type pushItems struct {
 const pushPath = "/api/v1/me/push"
 
 // subscribe has a new browser of a push service told of questions.
-func (c *client) subscribe(p *pushservice.Service) string {
+func (c *client) subscribe(p *pushtest.Service) string {
 	c.t.Helper()
 	endpoint, p256dh, auth := p.Subscribe(c.t, want[pushItems](c, "GET", pushPath, nil).Key)
 	return want[item](c, "POST", pushPath, object{"endpoint": endpoint, "keys": object{"p256dh": p256dh, "auth": auth}}).ID
@@ -31,7 +31,7 @@ func (c *client) subscribe(p *pushservice.Service) string {
 func TestNotices(t *testing.T) {
 	t.Parallel()
 	f := startServer(t)
-	p := pushservice.New(t)
+	p := pushtest.New(t)
 	f.PushClient = p.Client()
 	owner, shop := f.setUp(t)
 	member := owner.join(shop, "member@example.com", "member")
@@ -80,7 +80,7 @@ func TestNotices(t *testing.T) {
 func TestNoticeSettings(t *testing.T) {
 	t.Parallel()
 	f := startServer(t)
-	p := pushservice.New(t)
+	p := pushtest.New(t)
 	f.PushClient = p.Client()
 	owner, shop := f.setUp(t)
 	member := owner.join(shop, "member@example.com", "member")

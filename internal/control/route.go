@@ -29,6 +29,8 @@ type Access struct {
 	Role store.Role
 	// People means that tokens for programs are refused: a program must not change how people sign in.
 	People bool
+	// Unattended requests are made by a page that is left open. They are not use of the session, which ends without use.
+	Unattended bool
 	// Fresh means that the person must have signed in a short time ago: a session that was left open, or stolen, must not
 	// become another way in.
 	Fresh bool
@@ -75,6 +77,9 @@ type Caller struct {
 
 // ofOrganisation is the path parameter that names an organisation. The middleware reads it, not the handlers.
 const ofOrganisation = "organisation"
+
+// unattended is the header of requests that a page makes without its person, as those of routes that are Unattended.
+const unattended = "Bailey-Unattended"
 
 type callerKey struct{}
 
@@ -190,7 +195,7 @@ func (s *Server) findCaller(r *http.Request, c *Caller, a Access) error {
 	if err != nil || !auth.IsToken(cookie.Value, auth.SessionToken) {
 		return notSignedIn()
 	}
-	session, account, err := s.Store.SessionByHash(r.Context(), store.Hash(cookie.Value))
+	session, account, err := s.Store.SessionByHash(r.Context(), store.Hash(cookie.Value), !a.Unattended && r.Header.Get(unattended) == "")
 	if errors.Is(err, bailey.NotFound) {
 		return notSignedIn()
 	}

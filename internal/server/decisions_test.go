@@ -103,6 +103,25 @@ const oneSreAsks = `
 forbid (principal, action == Action::"system.date", resource)
 unless { context.approvals.contains("dates-ask") };`
 
+// TestPolicyIsReported checks that the control plane learns which rules are in use.
+func TestPolicyIsReported(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
+	a, up := askingFor(t, oneSreAsks), &reportedEvents{}
+	a.reports = up
+	a.reportQuestions()
+	var p fleet.Policy
+	if !up.last(t, fleet.PolicyState, &p) || p.Count != a.Rules.Engine().Len() || p.Fault != "" {
+		t.Fatalf("%+v", p)
+	}
+	for _, r := range p.Rules {
+		if r.ID == "dates-ask" && r.Effect == "ask" && r.Reason == "a person has to know what day it is" && r.Source != "" {
+			return
+		}
+	}
+	t.Errorf("%+v", p)
+}
+
 // TestAnswerByPasskey follows a question through the control plane to a passkey and back.
 func TestAnswerByPasskey(t *testing.T) {
 	ktest.Long(t)

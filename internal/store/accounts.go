@@ -128,9 +128,9 @@ func scanSession(scan func(...any) error) (n Session, err error) {
 	return n, err
 }
 
-// SessionByHash finds a session that has not expired, and its account. It records that the session was used, at most
-// once a minute.
-func (s *Store) SessionByHash(ctx context.Context, hash string) (Session, Account, error) {
+// SessionByHash finds a session that has not expired, and its account. If used is true, it records that the session was
+// used, at most once a minute.
+func (s *Store) SessionByHash(ctx context.Context, hash string, used bool) (Session, Account, error) {
 	now := s.now()
 	n, err := oneRow(ctx, s, s.db, "session", scanSession,
 		"SELECT "+sessionColumns+" FROM sessions s WHERE s.hash = ? AND s.expires > ? AND s.seen > ?", hash, toMicros(now),
@@ -140,7 +140,7 @@ func (s *Store) SessionByHash(ctx context.Context, hash string) (Session, Accoun
 	}
 	a, err := oneRow(ctx, s, s.db, "account", scanAccount,
 		"SELECT "+accountColumns+" FROM accounts a WHERE a.id = ?", n.Account)
-	if err == nil && now.Sub(n.Seen) >= time.Minute {
+	if err == nil && used && now.Sub(n.Seen) >= time.Minute {
 		_, err = s.execChange(ctx, s.db, "UPDATE sessions SET seen = ? WHERE id = ?", toMicros(now), n.ID)
 	}
 	return n, a, err

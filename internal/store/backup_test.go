@@ -71,7 +71,7 @@ func TestBackupBetweenDatabases(t *testing.T) {
 			_, err = store.Restore(t.Context(), into, bytes.NewReader(first.Bytes()))
 			wantKind(t, err, bailey.Conflict) // it is not empty any more
 			restored := openStore(t, into)
-			if _, _, err := restored.SessionByHash(t.Context(), store.Hash("s")); err == nil {
+			if _, _, err := restored.SessionByHash(t.Context(), store.Hash("s"), true); err == nil {
 				t.Errorf("%s: a session of before the backup works", kind)
 			}
 			var second bytes.Buffer

@@ -157,7 +157,7 @@ func TestSessionsExpire(t *testing.T) {
 			ids = append(ids, n.ID)
 			c.advance(time.Minute)
 		}
-		n, a, err := s.SessionByHash(ctx, store.Hash("0"))
+		n, a, err := s.SessionByHash(ctx, store.Hash("0"), true)
 		if err != nil || n.ID != ids[0] || a.ID != ann.ID {
 			t.Fatal(n, a, err)
 		}
@@ -168,7 +168,7 @@ func TestSessionsExpire(t *testing.T) {
 		if err := s.EndSession(ctx, ann.ID, ids[1]); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = s.SessionByHash(ctx, store.Hash("1"))
+		_, _, err = s.SessionByHash(ctx, store.Hash("1"), true)
 		wantKind(t, err, bailey.NotFound)
 		if err := s.SetPassword(ctx, ann.ID, "$2b$", ids[2]); err != nil {
 			t.Fatal(err)
@@ -177,7 +177,7 @@ func TestSessionsExpire(t *testing.T) {
 			t.Errorf("a new password leaves the sessions %+v, %v", list, err)
 		}
 		c.advance(time.Hour)
-		_, _, err = s.SessionByHash(ctx, store.Hash("2"))
+		_, _, err = s.SessionByHash(ctx, store.Hash("2"), true)
 		wantKind(t, err, bailey.NotFound)
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/ktest/pushservice"
+	"bailey/internal/ktest/pushtest"
 )
 
 // vector is the example of RFC 8291, appendix A.
@@ -45,7 +45,7 @@ func TestVector(t *testing.T) {
 // TestSend: a push service verifies the sender, and the browser decrypts the message.
 func TestSend(t *testing.T) {
 	t.Parallel()
-	p := pushservice.New(t)
+	p := pushtest.New(t)
 	key, err := NewKey()
 	if err != nil {
 		t.Fatal(err)

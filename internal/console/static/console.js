@@ -93,7 +93,7 @@ async function loadStale() {
   try {
     do {
       loadAgain = false;
-      const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+      const answer = await fetch(location.href, { headers: { Accept: "text/html", "Bailey-Unattended": "1" } });
       if (answer.redirected) { // signed out
         location.reload();
         return;

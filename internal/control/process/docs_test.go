@@ -25,7 +25,7 @@ func TestTeamDocument(t *testing.T) {
 	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1)
 	wants := [][]string{
 		{"/join?token=binv_", "ada@example.com owner\n", "ok    database: SQLite", "ok    ledger: "},
-		{"system.date", "on laptop", "on runner", "approved: the call goes on", "an incident", "ok    ledger: "},
+		{"system.date", "on laptop", "on runner", "approved: the call goes on", "sealed by bailey-server/", "its bytes were changed", "an incident", "ok    ledger: "},
 	}
 	if len(blocks) != len(wants) {
 		t.Fatalf("%d blocks", len(blocks))

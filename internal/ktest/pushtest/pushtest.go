@@ -1,6 +1,6 @@
-// Package pushservice is a push service with a browser behind it for tests. It verifies the sender of a message (VAPID, RFC
+// Package pushtest is a push service with a browser behind it for tests. It verifies the sender of a message (VAPID, RFC
 // 8292) and decrypts it (RFC 8291) by code of its own.
-package pushservice
+package pushtest
 
 import (
 	"cmp"
