@@ -88,11 +88,10 @@ type Server struct {
 	spent    changedSet    // organisations whose gateways must learn what others have spent
 	revision atomic.Uint64 // of the budgets that were sent last
 	passkeys *auth.Passkeys
-	// replaying is held while a policy is replayed, which takes a processor.
-	replaying sync.Mutex
-	live      liveEvents // for open pages
-	broken    policyReports
-	notices   notices
+	pages    map[string]bool // paths of pages, without the names of their parameters
+	live     liveEvents      // for open pages
+	broken   policyReports
+	notices  notices
 	// noticeRate limits the notices of each browser.
 	noticeRate auth.Limiter
 	// replaying is held while a policy is replayed, which takes a processor.
