@@ -161,7 +161,7 @@ func newConsoleBench(ctx context.Context) (b *consoleBench, err error) {
 	go web.Serve(l)
 	b.closing = append(b.closing, func() { web.Close() })
 	if err = b.signUp(ctx); err == nil {
-		err = b.fill(ctx)
+		err = b.fillStore(ctx)
 	}
 	return b, err
 }
@@ -210,7 +210,7 @@ func (b *consoleBench) newRequest(ctx context.Context, method, path string, body
 const manyReceipts = 1000
 
 // fill adds the receipts of a gateway, and connects it.
-func (b *consoleBench) fill(ctx context.Context) (err error) {
+func (b *consoleBench) fillStore(ctx context.Context) (err error) {
 	token := auth.NewToken(auth.HostToken)
 	b.host, err = b.store.AddHost(ctx, store.Host{Organisation: b.host.Organisation, Name: "laptop", Kind: store.Gateway,
 		Expires: time.Now().Add(time.Hour)}, store.Hash(token))
@@ -239,7 +239,7 @@ func (b *consoleBench) fill(ctx context.Context) (err error) {
 	b.stream = &benchStream{ctx: ctx, up: make(chan *fleet.Frame), down: make(chan *fleet.Frame, 100)}
 	go b.server.Hosts.ServeHost(ctx, b.host, b.stream)
 	b.stream.up <- &fleet.Frame{Register: &fleet.Register{Kind: fleet.Gateway, Version: "bench", Queue: fleet.NewID()}}
-	return b.stream.await(func(f *fleet.Frame) bool { return f.Welcome != nil })
+	return b.stream.awaitFrame(func(f *fleet.Frame) bool { return f.Welcome != nil })
 }
 
 // benchStream is the stream of a gateway in memory.
@@ -270,7 +270,7 @@ func (s *benchStream) Recv() (*fleet.Frame, error) {
 }
 
 // await reads frames until one is wanted.
-func (s *benchStream) await(wanted func(*fleet.Frame) bool) error {
+func (s *benchStream) awaitFrame(wanted func(*fleet.Frame) bool) error {
 	limit := time.After(time.Minute)
 	for {
 		select {
@@ -359,7 +359,7 @@ func (b *consoleBench) timeLive(ctx context.Context, n int) (times []time.Durati
 	for i := range n {
 		begun := time.Now()
 		id := fmt.Sprintf("a-bench%d", i)
-		if err := b.ask(id); err != nil {
+		if err := b.askServer(id); err != nil {
 			return nil, err
 		}
 		if err := b.awaitRow(ctx, news, id); err != nil {
@@ -371,7 +371,7 @@ func (b *consoleBench) timeLive(ctx context.Context, n int) (times []time.Durati
 }
 
 // ask sends a question of the gateway.
-func (b *consoleBench) ask(id string) error {
+func (b *consoleBench) askServer(id string) error {
 	now := time.Now()
 	a := fleet.Asked{ID: bailey.ApprovalID(id), Text: "question " + id, Digest: approvaltext.Digest("question " + id), Agent: "coder",
 		Capability: "git.push", Impact: "mutating", Rules: []fleet.AskedRule{{ID: "push-asks"}}, Count: 1, At: now,
@@ -382,7 +382,7 @@ func (b *consoleBench) ask(id string) error {
 	}
 	b.stream.seq++
 	b.stream.up <- &fleet.Frame{Event: &fleet.Event{Seq: b.stream.seq, Kind: fleet.ApprovalAsked, Body: body}}
-	return b.stream.await(func(f *fleet.Frame) bool { return f.Ack != nil && f.Ack.Seq == b.stream.seq })
+	return b.stream.awaitFrame(func(f *fleet.Frame) bool { return f.Ack != nil && f.Ack.Seq == b.stream.seq })
 }
 
 // awaitRow loads the list at each piece of news until it has the question.

@@ -240,7 +240,7 @@ func (s *Server) runReplay(ctx context.Context, organisation string, v policyPag
 	if p.err != nil && ctx.Err() == nil {
 		return nil, p.err
 	}
-	return p.describe(report), nil
+	return p.describeReplay(report), nil
 }
 
 // proposedRules loads the proposed rules, alone or beside those of a bundle.
@@ -361,8 +361,8 @@ func (p *pastCalls) rebuildCall(one store.Receipt, data map[entryKey]json.RawMes
 	return past
 }
 
-// describe adds the places of receipts to a report.
-func (p *pastCalls) describe(report review.Report) *replayResult {
+// describeReplay adds the places of receipts to a report.
+func (p *pastCalls) describeReplay(report review.Report) *replayResult {
 	r := &replayResult{Report: report}
 	to := map[string]int{}
 	for _, c := range report.Changes {

@@ -143,8 +143,8 @@ func (p *prover) ReadHashes(indexes []int64) (list []tlog.Hash, err error) {
 	return list, nil
 }
 
-// prove returns entries with their proofs, in the order of their numbers. The server checks what it hands out.
-func (p *prover) prove(seqs []uint64) ([]audit.Proven, error) {
+// proveEntries returns entries with their proofs, in the order of their numbers. The server checks what it hands out.
+func (p *prover) proveEntries(seqs []uint64) ([]audit.Proven, error) {
 	slices.Sort(seqs)
 	seqs = slices.Compact(seqs)
 	lines, err := p.s.Store.EntriesAt(p.ctx, p.ledger.Host, seqs...)
@@ -227,6 +227,6 @@ func (s *Server) proveReceipt(ctx context.Context, l store.Ledger, r store.Recei
 	if r.Seq > l.Signed {
 		seqs = []uint64{r.Seq}
 	}
-	entries, err := p.prove(seqs)
+	entries, err := p.proveEntries(seqs)
 	return audit.Receipt{Entries: entries, Checkpoint: []byte(l.Checkpoint)}, err
 }

@@ -261,7 +261,7 @@ func (s *Server) makeEvidence(ctx context.Context, organisation string, a store.
 		return nil, err
 	}
 	e := audit.Evidence{Witness: s.Witness, Checkpoint: []byte(l.Checkpoint)}
-	if e.Entries, err = p.prove(seqs); err != nil {
+	if e.Entries, err = p.proveEntries(seqs); err != nil {
 		return nil, err
 	}
 	if e.Key, err = audit.ParseKey(l.FirstKey); err != nil {

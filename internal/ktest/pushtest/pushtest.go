@@ -71,7 +71,7 @@ func (s *Service) Subscribe(t testing.TB, from string) (endpoint, p256dh, auth s
 	defer s.mu.Unlock()
 	path := fmt.Sprintf("/push/%d", len(s.browsers))
 	s.browsers[path] = b
-	return s.URL + path, encode(key.PublicKey().Bytes()), encode(b.auth)
+	return s.URL + path, encodeKey(key.PublicKey().Bytes()), encodeKey(b.auth)
 }
 
 // AnswerWith makes the service answer each message with a status.
@@ -81,7 +81,7 @@ func (s *Service) AnswerWith(status int) {
 	s.status = status
 }
 
-func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+func encodeKey(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
