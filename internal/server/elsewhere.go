@@ -266,6 +266,9 @@ func (s *Server) describeHost(ctx context.Context, r *fleet.ResourceReport) {
 	}
 	h := known
 	r.Accelerator, r.Networks = h.Accelerator, []string{}
+	if len(s.networkSettings().For("sandbox.create")) > 0 {
+		r.Networks = append(r.Networks, hostapi.NamesNetwork)
+	}
 	r.Capacity = fleet.Capacity{CPUs: h.CPUs, Memory: int64(h.MemoryMB) << 20, Disk: h.DiskBytes, Sandboxes: h.PerOwner}
 	free := min(h.FreeMB, cmp.Or(h.MaxMemoryMB, h.FreeMB)) / roundMB * roundMB
 	r.Free = fleet.Capacity{Memory: int64(free) << 20, Disk: h.FreeBytes >> 30 << 30}
