@@ -48,6 +48,7 @@ var speaksOtherwise = map[string]string{
 	"hooks exec":             "the hook's own streams",
 	"hooks run":              "the frame that goes on",
 	"jail run":               "the program's own streams; what held it is JSON on stderr",
+	"image verify":           "it needs a machine: TestSandboxLogin runs it",
 	"image from-source":      "it needs a host and all its packages; TestPlanSource has its plan, and TestReadHost the calls",
 	"judge claude-code":      "the protocol of the agent's hooks",
 	"man":                    "a page, for man(1)",

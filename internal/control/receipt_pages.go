@@ -86,10 +86,10 @@ func (q receiptQuery) filter() (f store.ReceiptFilter, err error) {
 	}
 	f = store.ReceiptFilter{Host: q.Host, Agent: q.Agent, Session: q.Session, Capability: q.Capability, Decision: q.Decision,
 		Status: q.Status, Text: strings.ToValidUTF8(strings.TrimSpace(q.Text), "?"), Window: searchWindow, Limit: rowsOfPage + 1}
-	var err2 error
-	f.Since, err = parseFormTime(q.Since)
-	f.Until, err2 = parseFormTime(q.Until)
-	if err = cmp.Or(err, err2); err == nil && q.Next != "" {
+	if f.Since, err = parseFormTime(q.Since); err != nil {
+		return f, err
+	}
+	if f.Until, err = parseFormTime(q.Until); err == nil && q.Next != "" {
 		err = readCursor(q.Next, &f)
 	}
 	return f, err

@@ -32,7 +32,6 @@ type guestListener struct {
 	address string
 	ctx     context.Context
 	cancel  context.CancelFunc
-	serving sync.WaitGroup
 }
 
 // Accept waits for a connection.

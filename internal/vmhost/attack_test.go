@@ -40,7 +40,7 @@ func TestAttackSocket(t *testing.T) {
 	}{
 		"malformed": {localapi.FrameQuery, []byte(`{"protocol":1,`)}, "the first frame has": {'?', query(good)}, "speaks version": {localapi.FrameQuery, query(other)},
 		"does not know": {localapi.FrameQuery, query(unknown)}, "name of an owner": {localapi.FrameQuery, query(anonymous)},
-		"unknown field": {localapi.FrameQuery, query(extra)}, "request is": {localapi.FrameQuery, []byte(`{"protocol":2,"protocol":2}`)},
+		"unknown field": {localapi.FrameQuery, query(extra)}, "request is": {localapi.FrameQuery, []byte(`{"protocol":3,"protocol":3}`)},
 	} {
 		conn, err := peer.Dial(r.host.Socket)
 		if err != nil {

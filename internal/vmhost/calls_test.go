@@ -208,7 +208,7 @@ func TestAttackCall(t *testing.T) {
 		t,
 		runner,
 		dir,
-		"busybox yes & b() { b | b & }; while :; do b; done",
+		"busybox yes & (b() { b | b & }; while :; do b; done); exec busybox yes >/dev/null",
 		func(j *bailey.Job) { j.Timeout = 5 * time.Second },
 	)
 	if err == nil && !exit.TimedOut {
