@@ -195,7 +195,7 @@ func copyModule(t *testing.T, to string) {
 			return fs.SkipDir
 		case d.IsDir():
 			return os.MkdirAll(filepath.Join(to, name), 0o755)
-		case !d.Type().IsRegular() || !slices.Contains([]string{".go", ".s", ".mod", ".sum", ".yaml", ".cedar", ".txt", ".sh"}, filepath.Ext(name)):
+		case !d.Type().IsRegular() || !slices.Contains([]string{".go", ".s", ".mod", ".sum", ".yaml", ".cedar", ".txt", ".sh", ".bin", ".sql", ".html", ".css", ".js", ".svg", ".png"}, filepath.Ext(name)):
 			return nil
 		}
 		b, err := fs.ReadFile(tree, name)

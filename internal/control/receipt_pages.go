@@ -29,7 +29,8 @@ func (s *Server) receiptPages() {
 
 // Limits of lists.
 const (
-	rowsOfPage   = 50
+	rowsOfPage   = 50 // unless the URL has another limit
+	mostRowsPage = 1000
 	searchWindow = 20_000 // receipts that a search by text looks at for one page
 )
 
@@ -49,11 +50,16 @@ func choicesOf(selected string, names ...string) (all []choice) {
 // receiptQuery is the filter in the URL of a list.
 type receiptQuery struct {
 	Text, Host, Agent, Session, Capability, Decision, Status, Since, Until, Next string
+	Limit                                                                        int // rows of a page
 }
 
 func readReceiptQuery(q url.Values) receiptQuery {
+	limit, err := strconv.Atoi(q.Get("limit"))
+	if err != nil || limit < 1 {
+		limit = rowsOfPage
+	}
 	return receiptQuery{q.Get("text"), q.Get("host"), q.Get("agent"), q.Get("session"), q.Get("capability"), q.Get("decision"),
-		q.Get("status"), q.Get("since"), q.Get("until"), q.Get("next")}
+		q.Get("status"), q.Get("since"), q.Get("until"), q.Get("next"), min(limit, mostRowsPage)}
 }
 
 // values returns the query without the place in the list.
@@ -64,6 +70,9 @@ func (q receiptQuery) values() url.Values {
 		if text != "" {
 			v.Set(name, text)
 		}
+	}
+	if q.Limit != rowsOfPage {
+		v.Set("limit", strconv.Itoa(q.Limit))
 	}
 	return v
 }
@@ -85,7 +94,7 @@ func (q receiptQuery) filter() (f store.ReceiptFilter, err error) {
 		}
 	}
 	f = store.ReceiptFilter{Host: q.Host, Agent: q.Agent, Session: q.Session, Capability: q.Capability, Decision: q.Decision,
-		Status: q.Status, Text: strings.ToValidUTF8(strings.TrimSpace(q.Text), "?"), Window: searchWindow, Limit: rowsOfPage + 1}
+		Status: q.Status, Text: strings.ToValidUTF8(strings.TrimSpace(q.Text), "?"), Window: searchWindow, Limit: q.Limit + 1}
 	if f.Since, err = parseFormTime(q.Since); err != nil {
 		return f, err
 	}
@@ -199,9 +208,9 @@ func (s *Server) listPage(r *http.Request, q receiptQuery, oldest bool) (l recei
 		return l, err
 	}
 	next := ""
-	if len(l.items) > rowsOfPage {
-		l.items = l.items[:rowsOfPage]
-		next = writeCursor(l.items[rowsOfPage-1])
+	if len(l.items) > q.Limit {
+		l.items = l.items[:q.Limit]
+		next = writeCursor(l.items[q.Limit-1])
 	} else if f.Text != "" {
 		end, more, err := s.Store.ReceiptsEnd(r.Context(), organisation, f)
 		if err != nil {

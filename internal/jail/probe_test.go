@@ -250,7 +250,7 @@ func (r told) first() string { line, _, _ := strings.Cut(r.out, "\n"); return li
 func ask(t testing.TB, j *Jail, job bailey.Job, args ...string) told {
 	t.Helper()
 	// enough for the whole battery under emulation
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	defer cancel()
 	if job.Command == "" {
 		job.Command, job.Args = probe, args
