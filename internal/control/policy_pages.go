@@ -236,11 +236,11 @@ func (s *Server) runReplay(ctx context.Context, organisation string, v policyPag
 		rebuild: policyfiles.RequestRebuilder{Catalog: catalog},
 		filter: store.ReceiptFilter{Host: v.host, Since: s.Now().Add(-replayDays * 24 * time.Hour), Oldest: true,
 			Limit: replayStep}}
-	report := review.Replay(engine, p.each)
+	report := review.Replay(engine, p.eachCall)
 	if p.err != nil && ctx.Err() == nil {
 		return nil, p.err
 	}
-	return p.describeReplay(report), nil
+	return p.describeReport(report), nil
 }
 
 // proposedRules loads the proposed rules, alone or beside those of a bundle.
@@ -284,8 +284,8 @@ type pastCalls struct {
 	cut          bool // more receipts are there than are decided
 }
 
-// each yields the calls. It implements an iter.Seq.
-func (p *pastCalls) each(yield func(review.Past) bool) {
+// eachCall yields the calls. It implements an iter.Seq.
+func (p *pastCalls) eachCall(yield func(review.Past) bool) {
 	for {
 		var some []store.Receipt
 		if some, p.err = p.s.Store.Receipts(p.ctx, p.organisation, p.filter); p.err != nil {
@@ -361,8 +361,8 @@ func (p *pastCalls) rebuildCall(one store.Receipt, data map[entryKey]json.RawMes
 	return past
 }
 
-// describeReplay adds the places of receipts to a report.
-func (p *pastCalls) describeReplay(report review.Report) *replayResult {
+// describeReport adds the places of receipts to a report.
+func (p *pastCalls) describeReport(report review.Report) *replayResult {
 	r := &replayResult{Report: report}
 	to := map[string]int{}
 	for _, c := range report.Changes {

@@ -62,8 +62,8 @@ func readReceiptQuery(q url.Values) receiptQuery {
 		q.Get("status"), q.Get("since"), q.Get("until"), q.Get("next"), min(limit, mostRowsPage)}
 }
 
-// values returns the query without the place in the list.
-func (q receiptQuery) values() url.Values {
+// urlValues returns the query without the place in the list.
+func (q receiptQuery) urlValues() url.Values {
 	v := url.Values{}
 	for name, text := range map[string]string{"text": q.Text, "host": q.Host, "agent": q.Agent, "session": q.Session,
 		"capability": q.Capability, "decision": q.Decision, "status": q.Status, "since": q.Since, "until": q.Until} {
@@ -87,7 +87,7 @@ func parseFormTime(text string) (time.Time, error) {
 	return time.Time{}, bailey.Invalid.New("a time of the search is not in the form 2026-01-31T12:00", "")
 }
 
-func (q receiptQuery) filter() (f store.ReceiptFilter, err error) {
+func (q receiptQuery) readFilter() (f store.ReceiptFilter, err error) {
 	for _, text := range []string{q.Text, q.Host, q.Agent, q.Session, q.Capability, q.Decision, q.Status} {
 		if strings.Contains(text, "\x00") || len(text) > 400 {
 			return f, bailey.Invalid.New("a filter is too long, or has a character that no receipt has", "")
@@ -137,7 +137,7 @@ func (s *Server) showReceipts(w http.ResponseWriter, r *http.Request, c *Caller)
 	}
 	q := readReceiptQuery(r.URL.Query())
 	v := receiptsPage{Frame: frame, Query: q, Decisions: decisionChoices(q.Decision), Statuses: statusChoices(q.Status),
-		All: r.URL.Path, Filtered: len(q.values()) > 0}
+		All: r.URL.Path, Filtered: len(q.urlValues()) > 0}
 	if v.Hosts, err = s.hostChoices(r.Context(), organisation, q.Host, ""); err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ type receiptList struct {
 
 // listPage returns the page of a list that a query names.
 func (s *Server) listPage(r *http.Request, q receiptQuery, oldest bool) (l receiptList, err error) {
-	f, err := q.filter()
+	f, err := q.readFilter()
 	if err != nil {
 		return l, err
 	}
@@ -220,7 +220,7 @@ func (s *Server) listPage(r *http.Request, q receiptQuery, oldest bool) (l recei
 			next, l.partly = writeCursor(end), &partly{searchWindow, end.Started}
 		}
 	}
-	values := q.values()
+	values := q.urlValues()
 	if q.Next != "" {
 		l.paging.First = r.URL.Path + "?" + values.Encode()
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os/exec"
 	"regexp"
@@ -15,6 +16,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/console"
 	"bailey/internal/fleet"
 	"bailey/internal/ktest"
 	"bailey/internal/policy"
@@ -112,7 +114,44 @@ func TestReceiptPages(t *testing.T) {
 	}
 	checkFiles(t, owner, page, session, base, audit.Trust{Keys: []audit.Key{key}, Witnesses: []audit.Key{witness}, Quorum: 1})
 	checkRoles(t, owner, shop, host)
+	checkScript(t, page)
 	checkInBrowser(t, page)
+}
+
+// checkInBrowser opens the page in Chromium, as it is and with changed bytes.
+func checkInBrowser(t *testing.T, page string) {
+	t.Helper()
+	chromium, err := exec.LookPath("chromium-headless-shell")
+	if err != nil {
+		t.Log("chromium-headless-shell is missing: the page is not opened in a browser")
+		return
+	}
+	pages := map[string]string{"/verified": page,
+		"/changed": strings.Replace(page, "&#34;outcome&#34;:&#34;ok&#34;", "&#34;outcome&#34;:&#34;no&#34;", 1),
+		"/shown":   strings.Replace(page, `data-proof-field="outcome.decision">deny`, `data-proof-field="outcome.decision">allow`, 1)}
+	mux := http.NewServeMux()
+	mux.Handle("/static/", console.Static())
+	for path, text := range pages {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'")
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			fmt.Fprint(w, text)
+		})
+	}
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	for path, want := range map[string]string{"/verified": "Verified in this browser", "/changed": "Not verified", "/shown": "Not verified"} {
+		cmd := exec.CommandContext(t.Context(), chromium, "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(),
+			"--virtual-time-budget=10000", "--dump-dom", server.URL+path)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(path, err)
+		}
+		state := regexp.MustCompile(`(?s)<p data-proof-state="".*?</ol>`).FindString(string(out))
+		if !strings.Contains(state, want) || path != "/verified" && !strings.Contains(state, "✗ Failed") {
+			t.Errorf("%s: %s", path, state)
+		}
+	}
 }
 
 // checkFiles verifies the downloads.
@@ -176,8 +215,8 @@ type shownEntry struct {
 	Line string   `json:"line"`
 }
 
-// checkInBrowser runs the script of the page on what the page shows, and on changed bytes.
-func checkInBrowser(t *testing.T, page string) {
+// checkScript runs the script of the page on what the page shows, and on changed bytes.
+func checkScript(t *testing.T, page string) {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {

@@ -60,14 +60,14 @@ func (s *Server) showSessions(w http.ResponseWriter, r *http.Request, c *Caller)
 		return err
 	}
 	q := readReceiptQuery(r.URL.Query())
-	v := sessionsPage{Frame: frame, Query: q, All: r.URL.Path, Filtered: len(q.values()) > 0}
+	v := sessionsPage{Frame: frame, Query: q, All: r.URL.Path, Filtered: len(q.urlValues()) > 0}
 	if v.Hosts, err = s.hostChoices(r.Context(), organisation, q.Host, store.Gateway); err != nil {
 		return err
 	}
-	f, err := q.filter() // checks the values
+	f, err := q.readFilter() // checks the values
 	next := q.Next
 	if q.Next = ""; next != "" {
-		f, err = q.filter()
+		f, err = q.readFilter()
 	}
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (s *Server) showSessions(w http.ResponseWriter, r *http.Request, c *Caller)
 			return bailey.Invalid.New("the parameter next is not from a page of this server", "begin without it")
 		}
 		sf.BeforeLast, sf.BeforeHost, sf.BeforeSession = time.UnixMicro(at.Last), at.Host, at.Session
-		v.Paging.First = r.URL.Path + "?" + q.values().Encode()
+		v.Paging.First = r.URL.Path + "?" + q.urlValues().Encode()
 	}
 	all, err := s.Store.AgentSessions(r.Context(), organisation, sf)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Server) showSessions(w http.ResponseWriter, r *http.Request, c *Caller)
 		all = all[:rowsOfPage]
 		last := all[rowsOfPage-1]
 		text, _ := json.Marshal(sessionCursor{last.Last.UnixMicro(), last.Host, last.Session})
-		values := q.values()
+		values := q.urlValues()
 		values.Set("next", base64.RawURLEncoding.EncodeToString(text))
 		v.Paging.Next = r.URL.Path + "?" + values.Encode()
 	}

@@ -66,7 +66,7 @@ func (s *Store) LimitLines(bytes int) { s.maxLine = bytes }
 
 // ExplainReceipts returns how SQLite finds receipts.
 func (s *Store) ExplainReceipts(ctx context.Context, organisation string, f ReceiptFilter) (string, error) {
-	where, order, args := f.build(organisation)
+	where, order, args := f.buildQuery(organisation)
 	lines, err := queryRows(ctx, s, s.db, func(scan func(...any) error) (line string, err error) {
 		var skip int
 		return line, scan(&skip, &skip, &skip, &line)

@@ -148,8 +148,8 @@ type ReceiptFilter struct {
 	Limit         int
 }
 
-// build returns the condition and the order of a query without the text.
-func (f ReceiptFilter) build(organisation string) (where, order string, args []any) {
+// buildQuery returns the condition and the order of a query without the text.
+func (f ReceiptFilter) buildQuery(organisation string) (where, order string, args []any) {
 	where, args = "r.organisation = ?", []any{organisation}
 	add := func(condition string, values ...any) {
 		where, args = where+" AND "+condition, append(args, values...)
@@ -195,7 +195,7 @@ func scanReceipt(scan func(...any) error) (r Receipt, err error) {
 
 // Receipts returns receipts of an organisation, the newest first.
 func (s *Store) Receipts(ctx context.Context, organisation string, f ReceiptFilter) ([]Receipt, error) {
-	where, order, args := f.build(organisation)
+	where, order, args := f.buildQuery(organisation)
 	from := "receipts r"
 	if f.Text != "" {
 		from = "(SELECT * FROM receipts r WHERE " + where + order + " LIMIT ?) r"
@@ -211,7 +211,7 @@ func escapeLike(text string) string {
 
 // ReceiptsEnd returns the last receipt that a search by text has looked at, and false if it has looked at all.
 func (s *Store) ReceiptsEnd(ctx context.Context, organisation string, f ReceiptFilter) (r Receipt, more bool, err error) {
-	where, order, args := f.build(organisation)
+	where, order, args := f.buildQuery(organisation)
 	all, err := queryRows(ctx, s, s.db, func(scan func(...any) error) (r Receipt, err error) {
 		var started int64
 		err = scan(&started, &r.Host, &r.Seq)
