@@ -27,7 +27,7 @@ func (h *Host) createBox(ctx context.Context, c caller, r hostapi.CreateRequest)
 	if err != nil {
 		return none, err
 	}
-	if err := checkNetwork(r.Network); err != nil {
+	if err := checkNetwork(c, r.Network); err != nil {
 		return none, err
 	}
 	if (r.Image == "") == (r.Snapshot == "") {

@@ -36,13 +36,18 @@ type network struct {
 	way bailey.Way
 }
 
-// checkNetwork returns an error unless a sandbox can have the network.
-func checkNetwork(n *hostapi.Network) error {
+// checkNetwork returns an error unless a sandbox of the caller can have the network. The host connects as its own user, so
+// other users reach no private addresses through it, which a firewall may keep them from.
+func checkNetwork(c caller, n *hostapi.Network) error {
 	if n == nil {
 		return nil
 	}
 	if len(n.Endpoints) == 0 {
 		return bailey.Invalid.New("the network of the sandbox has no places", "name some, or leave the network out")
+	}
+	if i := slices.IndexFunc(n.Endpoints, func(e bailey.Endpoint) bool { return e.Private }); i >= 0 && !isHostUser(c.uid) {
+		return bailey.Denied.Errorf("leave it out, or use a bailey-host of your own",
+			"only root and the user of the host may let a sandbox reach private addresses: %s", n.Endpoints[i])
 	}
 	plan, err := egress.Plan(n.Endpoints)
 	if err != nil {

@@ -90,3 +90,19 @@ func TestBoxNetwork(t *testing.T) {
 	r.shell("one", "touch /seen")
 	eventually(t, "the job reaches its place", func() bool { return r.shell("one", "cat /answer || true") == "hello /job" })
 }
+
+// TestNetworkOfUsers checks that other users than that of the host reach no private addresses through it.
+func TestNetworkOfUsers(t *testing.T) {
+	t.Parallel()
+	private := &hostapi.Network{Endpoints: []bailey.Endpoint{{Host: "db.internal", Port: 5432, Private: true}}}
+	if err := checkNetwork(caller{uid: 0}, private); err != nil {
+		t.Error(err)
+	}
+	other := caller{uid: 12345}
+	if err := checkNetwork(other, private); bailey.KindOf(err) != bailey.Denied || !strings.Contains(err.Error(), "db.internal:5432") {
+		t.Error(err)
+	}
+	if err := checkNetwork(other, &hostapi.Network{Endpoints: []bailey.Endpoint{{Host: "deb.debian.org", Port: 443}}}); err != nil {
+		t.Error(err)
+	}
+}
